@@ -1,0 +1,117 @@
+# What a user or a CI machine types. Needs: a Rust toolchain, a C compiler, Python 3. No GPU.
+#
+#   make            the library and the C examples
+#   make run        the main job: examples and a replay on the host driver, and the CUDA examples where there is a GPU
+#   make test       every test that needs no GPU
+#   make check      what CI runs (.ci/run)
+#   make install    PREFIX=/usr/local DESTDIR=
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-builtin-rules
+
+CARGO   ?= cargo
+PYTHON  ?= python3
+CC      ?= cc
+CFLAGS  ?= -O2
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+DESTDIR ?=
+
+# One version, kept in Cargo.toml. The SONAME has its major number (build.rs).
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+MAJOR   := $(firstword $(subst ., ,$(VERSION)))
+
+RELEASE := target/release
+# A test installs the library that it was built with: make install LIBRARY=...
+LIBRARY ?= $(RELEASE)/libforebay.so
+
+C_SOURCES   := $(wildcard examples/c/*.c)
+C_EXAMPLES  := $(C_SOURCES:examples/c/%.c=target/examples-c/%)
+PY          := examples/python-ctypes
+SMALL_TRACE := examples/replay/small.csv.gz
+ON_HOST     := FOREBAY_DRIVER=host
+
+.PHONY: all build run run-host run-cuda test check install clean FORCE
+all: build
+
+# ---- build --------------------------------------------------------------------------------------------------------
+
+build: $(RELEASE)/libforebay.so $(C_EXAMPLES)
+
+# Cargo knows what is up to date, make does not. The link is what the loader looks for: the SONAME.
+$(RELEASE)/libforebay.so: FORCE
+	$(CARGO) build --release
+	ln -sf libforebay.so $(RELEASE)/libforebay.so.$(MAJOR)
+
+target/examples-c/%: examples/c/%.c include/forebay.h $(RELEASE)/libforebay.so
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -Wall -Wextra -Werror $(CFLAGS) -Iinclude $< -o $@ \
+	  -L$(RELEASE) -lforebay -pthread -Wl,-rpath,'$$ORIGIN/../release'
+
+# ---- run ----------------------------------------------------------------------------------------------------------
+
+run: build
+	@$(MAKE) --no-print-directory run-host
+	@if $(PYTHON) tests/gpu/available.py; then $(MAKE) --no-print-directory run-cuda; \
+	else echo; echo "== CUDA: no usable GPU here, so the CUDA examples were left out"; fi
+
+run-host:
+	@echo; echo "== examples/c/minimal, host driver"
+	@$(ON_HOST) target/examples-c/minimal
+	@echo; echo "== examples/c/threads, host driver"
+	@$(ON_HOST) target/examples-c/threads
+	@echo; echo "== $(PY)/host_demo.py"
+	@$(ON_HOST) $(PYTHON) $(PY)/host_demo.py
+	@echo; echo "== replay of $(SMALL_TRACE), host driver"
+	@$(ON_HOST) $(CARGO) run --quiet --release --example replay -- $(SMALL_TRACE)
+
+# 77 is what an example answers when PyTorch, CuPy or NumPy is not installed.
+run-cuda:
+	@echo; echo "== examples/c/minimal, CUDA"
+	@FOREBAY_DRIVER=cuda target/examples-c/minimal
+	@echo; echo "== examples/c/threads, CUDA"
+	@FOREBAY_DRIVER=cuda target/examples-c/threads
+	@for name in cupy_arrays torch_and_cupy torch_graph exceptions torch_train; do \
+	  echo; echo "== $(PY)/$$name.py"; \
+	  code=0; FOREBAY_DRIVER=cuda $(PYTHON) $(PY)/$$name.py || code=$$?; \
+	  if [ $$code != 0 ] && [ $$code != 77 ]; then exit $$code; fi; \
+	done
+
+# ---- test ---------------------------------------------------------------------------------------------------------
+
+# nextest runs each test in its own process and prints one summary, but does not run documentation tests.
+test:
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	  $(CARGO) nextest run --no-fail-fast && $(CARGO) test --doc; \
+	else \
+	  mkdir -p target; code=0; $(CARGO) test --no-fail-fast 2>&1 | tee target/test.log || code=$$?; \
+	  awk '/^test result:/ { p += $$4; f += $$6; s += $$8 } END { print p " passed, " f " failed, " s " ignored" }' target/test.log; \
+	  exit $$code; \
+	fi
+
+check:
+	.ci/run
+
+# ---- install ------------------------------------------------------------------------------------------------------
+
+ifeq ($(LIBRARY),$(RELEASE)/libforebay.so)
+install: $(LIBRARY)
+endif
+
+FILL = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' -e 's|@PREFIX@|$(PREFIX)|g' \
+  -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(PREFIX)/include|g' \
+  -e "s|@LIBDIR_TO_PREFIX@|$$(realpath -m --relative-to='$(LIBDIR)' '$(PREFIX)')|g"
+
+install:
+	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(LIBDIR)/cmake/forebay'
+	install -m 755 '$(LIBRARY)' '$(DESTDIR)$(LIBDIR)/libforebay.so.$(VERSION)'
+	ln -sf libforebay.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/libforebay.so.$(MAJOR)'
+	ln -sf libforebay.so.$(MAJOR) '$(DESTDIR)$(LIBDIR)/libforebay.so'
+	install -m 644 include/forebay.h '$(DESTDIR)$(PREFIX)/include/forebay.h'
+	$(FILL) packaging/forebay.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/forebay.pc'
+	$(FILL) packaging/forebayConfig.cmake.in > '$(DESTDIR)$(LIBDIR)/cmake/forebay/forebayConfig.cmake'
+	$(FILL) packaging/forebayConfigVersion.cmake.in > '$(DESTDIR)$(LIBDIR)/cmake/forebay/forebayConfigVersion.cmake'
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,159 @@
+//! Checks of streams and events: order, waits, identities.
+
+use std::collections::HashSet;
+use std::thread;
+
+use super::{DEVICE, Stream, all, ok, read, refused};
+use crate::driver::{Capture, Driver, ErrorKind, Event};
+use crate::units::{Address, StreamHandle};
+
+pub(super) fn default_streams_work(driver: &dyn Driver) {
+    let at = ok("allocate", driver.allocate(DEVICE, 4096));
+    for (value, stream) in [(1, StreamHandle(0)), (2, StreamHandle(1)), (3, StreamHandle(2))] {
+        ok("fill", driver.fill(DEVICE, at, value, 4096, stream));
+        ok("stream_synchronize", driver.stream_synchronize(DEVICE, stream));
+        all("fill on a default stream", &read(driver, at, 4096), value);
+        assert_eq!(ok("stream_capture", driver.stream_capture(DEVICE, stream)), Capture::None);
+        assert!(driver.stream_destroy(DEVICE, stream).is_err(), "default stream {stream} was destroyed");
+    }
+    ok("free", driver.free(DEVICE, at));
+}
+
+pub(super) fn an_event_never_recorded_has_passed(driver: &dyn Driver) {
+    let event = ok("event_create", driver.event_create(DEVICE));
+    assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "a fresh event has not passed");
+    ok("event_wait", driver.event_wait(DEVICE, event));
+    let stream = Stream::new(driver);
+    ok("stream_wait", driver.stream_wait(DEVICE, stream.1, event));
+    ok("stream_synchronize", driver.stream_synchronize(DEVICE, stream.1));
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+}
+
+pub(super) fn an_event_waited_for_has_passed(driver: &dyn Driver) {
+    let bytes = 32 << 20;
+    let at = ok("allocate", driver.allocate(DEVICE, bytes));
+    let stream = Stream::new(driver);
+    let event = ok("event_create", driver.event_create(DEVICE));
+    for value in 1..=20 {
+        ok("fill", driver.fill(DEVICE, at, value, bytes, stream.1));
+        // Each record moves the same event on.
+        ok("event_record", driver.event_record(DEVICE, event, stream.1));
+    }
+    ok("event_wait", driver.event_wait(DEVICE, event));
+    assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "an event that was waited for has not passed");
+    all("the last fill", &read(driver, at.plus(bytes - 4096), 4096), 20);
+    // Destroying an event that is on its way is fine.
+    ok("fill", driver.fill(DEVICE, at, 21, bytes, stream.1));
+    ok("event_record", driver.event_record(DEVICE, event, stream.1));
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    ok("stream_synchronize", driver.stream_synchronize(DEVICE, stream.1));
+    ok("free", driver.free(DEVICE, at));
+}
+
+pub(super) fn a_stream_waits_for_another(driver: &dyn Driver) {
+    let bytes = 64 << 20;
+    let (from, to) = (ok("allocate", driver.allocate(DEVICE, bytes)), ok("allocate", driver.allocate(DEVICE, bytes)));
+    let (first, second) = (Stream::new(driver), Stream::new(driver));
+    let event = ok("event_create", driver.event_create(DEVICE));
+    for round in 1..=10u8 {
+        // A long tail of work, of which only the last fill has the value that the other stream must see.
+        for filler in [0xf0, 0xf1, 0xf2] {
+            ok("fill", driver.fill(DEVICE, from, filler, bytes, first.1));
+        }
+        ok("fill", driver.fill(DEVICE, from, round, bytes, first.1));
+        ok("event_record", driver.event_record(DEVICE, event, first.1));
+        ok("stream_wait", driver.stream_wait(DEVICE, second.1, event));
+        ok("copy", driver.copy(DEVICE, to, from, bytes, second.1));
+        // The way back, so that the next round does not write what is still being read.
+        ok("event_record", driver.event_record(DEVICE, event, second.1));
+        ok("stream_wait", driver.stream_wait(DEVICE, first.1, event));
+        ok("stream_synchronize", driver.stream_synchronize(DEVICE, second.1));
+        for place in [0, bytes / 2, bytes - 4096] {
+            all("what the waiting stream copied", &read(driver, to.plus(place), 4096), round);
+        }
+    }
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    ok("free", driver.free(DEVICE, from));
+    ok("free", driver.free(DEVICE, to));
+}
+
+pub(super) fn synchronize_waits_for_every_stream(driver: &dyn Driver) {
+    let bytes = 32 << 20;
+    let streams: Vec<Stream> = (0..4).map(|_| Stream::new(driver)).collect();
+    let mut events: Vec<Event> = Vec::new();
+    let blocks: Vec<Address> = streams.iter().map(|_| ok("allocate", driver.allocate(DEVICE, bytes))).collect();
+    for (stream, &at) in streams.iter().zip(&blocks) {
+        ok("fill", driver.fill(DEVICE, at, 9, bytes, stream.1));
+        let event = ok("event_create", driver.event_create(DEVICE));
+        ok("event_record", driver.event_record(DEVICE, event, stream.1));
+        events.push(event);
+    }
+    ok("synchronize", driver.synchronize(DEVICE));
+    for event in events {
+        assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "a stream was still busy after synchronize");
+        ok("event_destroy", driver.event_destroy(DEVICE, event));
+    }
+    for at in blocks {
+        ok("free", driver.free(DEVICE, at));
+    }
+}
+
+pub(super) fn work_of_a_destroyed_stream_still_runs(driver: &dyn Driver) {
+    let bytes = 64 << 20;
+    let at = ok("allocate", driver.allocate(DEVICE, bytes));
+    let event = ok("event_create", driver.event_create(DEVICE));
+    let stream = ok("stream_create", driver.stream_create(DEVICE));
+    for value in [1, 2, 3] {
+        ok("fill", driver.fill(DEVICE, at, value, bytes, stream));
+    }
+    ok("event_record", driver.event_record(DEVICE, event, stream));
+    ok("stream_destroy", driver.stream_destroy(DEVICE, stream));
+    ok("event_wait", driver.event_wait(DEVICE, event));
+    all("the destroyed stream's last fill", &read(driver, at.plus(bytes - 4096), 4096), 3);
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    ok("free", driver.free(DEVICE, at));
+}
+
+pub(super) fn identities_are_never_used_again(driver: &dyn Driver) {
+    if !ok("capabilities", driver.capabilities(DEVICE)).stream_identity {
+        let stream = Stream::new(driver);
+        refused("stream_identity", ErrorKind::Unsupported, driver.stream_identity(DEVICE, stream.1));
+        return;
+    }
+    let identity = |stream| ok("stream_identity", driver.stream_identity(DEVICE, stream));
+    assert_eq!(identity(StreamHandle(0)), identity(StreamHandle(1)), "0 and 1 name one stream");
+    let mut seen = HashSet::from([identity(StreamHandle(0)), identity(StreamHandle::PER_THREAD)]);
+    assert_eq!(seen.len(), 2, "the legacy and the per-thread stream share an identity");
+    for _ in 0..50 {
+        let stream = Stream::new(driver);
+        assert_eq!(identity(stream.1), identity(stream.1), "asked twice, the identity differs");
+        assert!(seen.insert(identity(stream.1)), "an identity was used again");
+    }
+}
+
+pub(super) fn the_per_thread_stream_is_another_on_each_thread(driver: &dyn Driver) {
+    if !ok("capabilities", driver.capabilities(DEVICE)).stream_identity {
+        return;
+    }
+    let identity = || ok("stream_identity", driver.stream_identity(DEVICE, StreamHandle::PER_THREAD));
+    let here = identity();
+    let there = thread::scope(|scope| scope.spawn(identity).join());
+    match there {
+        Ok(there) => assert_ne!(here, there, "two threads have one per-thread stream"),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+    assert_eq!(here, identity(), "this thread's stream changed");
+}
+
+pub(super) fn an_ordinary_stream_is_not_captured(driver: &dyn Driver) {
+    let stream = Stream::new(driver);
+    assert_eq!(ok("stream_capture", driver.stream_capture(DEVICE, stream.1)), Capture::None);
+}
+
+pub(super) fn driver_pools_can_be_trimmed(driver: &dyn Driver) {
+    if ok("capabilities", driver.capabilities(DEVICE)).driver_pools {
+        ok("trim_driver_pools", driver.trim_driver_pools(DEVICE));
+    } else {
+        refused("trim_driver_pools", ErrorKind::Unsupported, driver.trim_driver_pools(DEVICE));
+    }
+}

@@ -1,0 +1,188 @@
+//! The functions of libcuda that this driver calls: one list, loaded once when the driver is opened.
+//!
+//! cudarc finds the library and gives the types. Its functions are not called, for two reasons: each panics
+//! when an older libcuda lacks it, and each returns a closed `enum`, for which a code that only a newer
+//! libcuda knows is undefined behaviour. Codes are integers here, and so are enums that libcuda writes.
+
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemAccessDesc, CUmemAllocationProp};
+use cudarc::driver::sys::{CUmemGenericAllocationHandle, CUmemoryPool, CUstream};
+
+use crate::driver::{DriverError, ErrorKind};
+
+/// A `CUresult`, whatever its value.
+pub(super) type Code = c_int;
+
+/// Declares a group of functions that are there together or not at all. The field is the symbol.
+macro_rules! functions {
+    ($(#[$text:meta])* $name:ident { $($symbol:ident($($argument:ty),*),)* }) => {
+        $(#[$text])*
+        #[derive(Clone, Copy)]
+        #[expect(non_snake_case, reason = "the names are libcuda's")]
+        pub(super) struct $name {
+            $(pub(super) $symbol: unsafe extern "C" fn($($argument),*) -> Code,)*
+        }
+
+        impl $name {
+            /// All of them, or the name of the first that libcuda lacks.
+            fn load() -> Result<Self, &'static str> {
+                // SAFETY: the callers have probed that libcuda can be loaded, and it is never unloaded.
+                let library = unsafe { sys::culib() };
+                Ok(Self {
+                    $($symbol: {
+                        let name = concat!(stringify!($symbol), "\0").as_bytes();
+                        // SAFETY: the type is the function's declaration in cuda.h.
+                        let found = unsafe { library.get::<unsafe extern "C" fn($($argument),*) -> Code>(name) };
+                        *found.map_err(|_| stringify!($symbol))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    /// What no driver of CUDA 10.2 or later lacks.
+    Base {
+        cuInit(c_uint),
+        cuDriverGetVersion(*mut c_int),
+        cuGetErrorName(Code, *mut *const c_char),
+        cuDeviceGet(*mut CUdevice, c_int),
+        cuDeviceGetCount(*mut c_int),
+        cuDeviceGetAttribute(*mut c_int, c_int, CUdevice),
+        cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice),
+        cuCtxGetCurrent(*mut CUcontext),
+        cuCtxPushCurrent_v2(CUcontext),
+        cuCtxPopCurrent_v2(*mut CUcontext),
+        cuCtxSynchronize(),
+        cuThreadExchangeStreamCaptureMode(*mut c_uint),
+        cuMemGetInfo_v2(*mut usize, *mut usize),
+        cuMemAlloc_v2(*mut CUdeviceptr, usize),
+        cuMemFree_v2(CUdeviceptr),
+        cuMemcpyAsync(CUdeviceptr, CUdeviceptr, usize, CUstream),
+        cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream),
+        cuStreamCreate(*mut CUstream, c_uint),
+        cuStreamDestroy_v2(CUstream),
+        cuStreamSynchronize(CUstream),
+        cuStreamWaitEvent(CUstream, CUevent, c_uint),
+        cuStreamIsCapturing(CUstream, *mut c_uint),
+        cuEventCreate(*mut CUevent, c_uint),
+        cuEventDestroy_v2(CUevent),
+        cuEventRecord(CUevent, CUstream),
+        cuEventQuery(CUevent),
+        cuEventSynchronize(CUevent),
+    }
+}
+
+functions! {
+    /// Virtual memory management, from 10.2.
+    Vmm {
+        cuMemGetAllocationGranularity(*mut usize, *const CUmemAllocationProp, c_uint),
+        cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong),
+        cuMemAddressFree(CUdeviceptr, usize),
+        cuMemCreate(*mut CUmemGenericAllocationHandle, usize, *const CUmemAllocationProp, c_ulonglong),
+        cuMemRelease(CUmemGenericAllocationHandle),
+        cuMemMap(CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong),
+        cuMemUnmap(CUdeviceptr, usize),
+        cuMemSetAccess(CUdeviceptr, usize, *const CUmemAccessDesc, usize),
+    }
+}
+
+functions! {
+    /// The driver's stream-ordered pools, from 11.2.
+    Pools {
+        cuDeviceGetDefaultMemPool(*mut CUmemoryPool, CUdevice),
+        cuDeviceGetMemPool(*mut CUmemoryPool, CUdevice),
+        cuMemPoolTrimTo(CUmemoryPool, usize),
+    }
+}
+
+functions! {
+    /// The number of a capture, from 11.3. The last three may be null: graph, dependencies, their count.
+    CaptureInfo {
+        cuStreamGetCaptureInfo_v2(CUstream, *mut c_uint, *mut u64, *mut c_void, *mut c_void, *mut usize),
+    }
+}
+
+functions! {
+    /// A stream's identity, from 12.0.
+    StreamId {
+        cuStreamGetId(CUstream, *mut c_ulonglong),
+    }
+}
+
+/// The loaded functions. A group that is `None` is missing from this libcuda.
+pub(super) struct Api {
+    pub(super) base: Base,
+    pub(super) vmm: Option<Vmm>,
+    pub(super) pools: Option<Pools>,
+    pub(super) capture_info: Option<CaptureInfo>,
+    pub(super) stream_id: Option<StreamId>,
+    /// What `cuDriverGetVersion` says; 0 before it was asked.
+    pub(super) version: u32,
+}
+
+impl Api {
+    /// Finds libcuda and loads the list; calls nothing.
+    pub(super) fn load() -> crate::driver::Result<Self> {
+        // SAFETY: loading libcuda runs its initialisers, which is what every CUDA program does.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(no_driver("dlopen", 0, "libcuda was not found: no NVIDIA driver is installed here"));
+        }
+        let base = Base::load().map_err(|symbol| {
+            no_driver("dlsym", 0, &format!("libcuda lacks {symbol}: the NVIDIA driver is older than CUDA 10.2"))
+        })?;
+        Ok(Self {
+            base,
+            vmm: Vmm::load().ok(),
+            pools: Pools::load().ok(),
+            capture_info: CaptureInfo::load().ok(),
+            stream_id: StreamId::load().ok(),
+            version: 0,
+        })
+    }
+
+    /// The group, or an error that names the driver version that has it.
+    pub(super) fn need<'a, T>(
+        &self,
+        group: &'a Option<T>,
+        call: &'static str,
+        since: u32,
+    ) -> crate::driver::Result<&'a T> {
+        group.as_ref().ok_or_else(|| {
+            let detail = format!("needs driver API {} or newer, this is {}", version(since), version(self.version));
+            DriverError::new(ErrorKind::Unsupported, call, detail)
+        })
+    }
+}
+
+/// `12040` is 12.4.
+pub(super) fn version(number: u32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+/// CUDA cannot be used: what is missing, and the way out.
+pub(super) fn no_driver(call: &'static str, code: i32, missing: &str) -> DriverError {
+    let detail = format!("{missing}; FOREBAY_DRIVER=host runs on RAM instead");
+    DriverError { kind: ErrorKind::NoDriver, call, code, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_people_write_them() {
+        assert_eq!(version(12_000), "12.0");
+        assert_eq!(version(11_040), "11.4");
+        assert_eq!(version(13_010), "13.1");
+    }
+
+    #[test]
+    fn a_missing_driver_names_the_other_one() {
+        let error = no_driver("cuInit", 100, "no device");
+        assert_eq!(error.kind, ErrorKind::NoDriver);
+        assert_eq!(error.to_string(), "cuInit: no device; FOREBAY_DRIVER=host runs on RAM instead (code 100)");
+    }
+}

@@ -1,0 +1,128 @@
+//! The primary context of each device, and the guard that works in it and leaves no trace.
+//!
+//! A primary context is retained when its device is first used: making one costs hundreds of megabytes, and
+//! a process often sees more GPUs than it uses. It is shared with the CUDA runtime, so it is never reset,
+//! and never released: at exit the driver takes it down itself.
+
+use std::ffi::c_uint;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUstreamCaptureMode_enum};
+use parking_lot::Mutex;
+
+use super::CudaDriver;
+use super::api::Api;
+use crate::driver::{Capabilities, DriverError, ErrorKind, Result};
+use crate::units::DeviceId;
+
+/// One GPU.
+pub(super) struct Device {
+    pub(super) handle: CUdevice,
+    /// The primary context; 0 until it is retained.
+    context: AtomicUsize,
+    /// Held to retain it once.
+    retaining: Mutex<()>,
+    pub(super) capabilities: OnceLock<Capabilities>,
+    pub(super) traits: Traits,
+}
+
+/// What decides how physical memory of a device is created.
+#[derive(Clone, Copy)]
+pub(super) struct Traits {
+    pub(super) vmm: bool,
+    pub(super) posix_fd: bool,
+    pub(super) rdma: bool,
+    pub(super) pools: bool,
+}
+
+impl Device {
+    pub(super) fn new(handle: CUdevice, traits: Traits) -> Self {
+        let (context, retaining) = (AtomicUsize::new(0), Mutex::new(()));
+        Self { handle, context, retaining, capabilities: OnceLock::new(), traits }
+    }
+
+    fn context(&self, api: &Api) -> Result<CUcontext> {
+        let known = self.context.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known as CUcontext);
+        }
+        self.retain(api)
+    }
+
+    #[cold]
+    fn retain(&self, api: &Api) -> Result<CUcontext> {
+        let _one_at_a_time = self.retaining.lock();
+        let known = self.context.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known as CUcontext);
+        }
+        let mut context: CUcontext = ptr::null_mut();
+        // SAFETY: writes a context; the device handle is cuDeviceGet's.
+        let code = unsafe { (api.base.cuDevicePrimaryCtxRetain)(&raw mut context, self.handle) };
+        api.check("cuDevicePrimaryCtxRetain", code, || format!("device {}", self.handle))?;
+        self.context.store(context as usize, Ordering::Release);
+        Ok(context)
+    }
+}
+
+/// A device's primary context is current while this lives. Afterwards the thread is as it was.
+pub(super) struct Scope<'a> {
+    api: &'a Api,
+    pushed: bool,
+    /// The thread's capture mode to restore.
+    mode: Option<c_uint>,
+}
+
+impl CudaDriver {
+    /// Works in the device's context. For calls that every capture allows; the warm path.
+    pub(super) fn enter(&self, device: DeviceId) -> Result<Scope<'_>> {
+        let context = self.device(device)?.context(&self.api)?;
+        let mut current: CUcontext = ptr::null_mut();
+        // SAFETY: writes a context.
+        let code = unsafe { (self.api.base.cuCtxGetCurrent)(&raw mut current) };
+        self.api.check("cuCtxGetCurrent", code, String::new)?;
+        let pushed = current != context;
+        if pushed {
+            // SAFETY: the context was retained and is never released.
+            let code = unsafe { (self.api.base.cuCtxPushCurrent_v2)(context) };
+            self.api.check("cuCtxPushCurrent", code, || format!("device {device}"))?;
+        }
+        Ok(Scope { api: &self.api, pushed, mode: None })
+    }
+
+    /// Works in the device's context, in the relaxed capture mode: for calls that a capture in another mode
+    /// forbids on this thread, or on every thread.
+    pub(super) fn enter_relaxed(&self, device: DeviceId) -> Result<Scope<'_>> {
+        let mut scope = self.enter(device)?;
+        let mut mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint;
+        // SAFETY: reads the new mode and writes the one before.
+        let code = unsafe { (self.api.base.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
+        self.api.check("cuThreadExchangeStreamCaptureMode", code, String::new)?;
+        scope.mode = Some(mode);
+        Ok(scope)
+    }
+
+    pub(super) fn device(&self, device: DeviceId) -> Result<&Device> {
+        self.devices.get(device.0 as usize).ok_or_else(|| {
+            let detail = format!("device {device} of {}", self.devices.len());
+            DriverError::new(ErrorKind::Invalid, "cuDeviceGet", detail)
+        })
+    }
+}
+
+impl Drop for Scope<'_> {
+    fn drop(&mut self) {
+        if let Some(mut mode) = self.mode {
+            // SAFETY: reads the mode and writes the one before. It can fail only when the driver is gone.
+            unsafe { (self.api.base.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
+        }
+        if self.pushed {
+            let mut popped: CUcontext = ptr::null_mut();
+            // SAFETY: takes off what `enter` pushed on this thread: scopes do not outlive their call. It can
+            // fail only when the driver is gone, and nothing is current then.
+            unsafe { (self.api.base.cuCtxPopCurrent_v2)(&raw mut popped) };
+        }
+    }
+}

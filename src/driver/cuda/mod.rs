@@ -1,0 +1,224 @@
+//! The driver on NVIDIA GPUs, through libcuda. The only files of the crate that name cudarc.
+//!
+//! Nothing links to libcuda: [`CudaDriver::open`] looks for it and loads the one list of functions in
+//! `api.rs`. Every method makes the device's primary context current for the length of the call, where it
+//! is not already, and calls that a capture forbids also switch the thread to the relaxed capture mode.
+
+mod api;
+mod context;
+mod error;
+mod memory;
+mod stream;
+mod vmm;
+
+use std::ffi::c_int;
+use std::fmt;
+
+use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+
+use self::api::{Api, no_driver};
+use self::context::{Device, Traits};
+use self::error::SUCCESS;
+use self::vmm::PLAIN_GRANULARITY;
+use super::{Capabilities, Capture, Driver, Event, MemoryInfo, Physical, Result};
+use crate::units::{Address, DeviceId, StreamHandle};
+
+/// The CUDA driver. Open once for a process: it keeps the primary contexts it has used.
+pub struct CudaDriver {
+    api: Api,
+    devices: Vec<Device>,
+}
+
+impl CudaDriver {
+    /// Finds libcuda, initialises it and lists the devices; makes no context.
+    /// errors: [`super::ErrorKind::NoDriver`] with what is missing.
+    pub fn open() -> Result<Self> {
+        let mut api = Api::load()?;
+        let failed = |api: &Api, call, code| no_driver(call, code, &format!("{call} answered {}", api.name(code)));
+        // SAFETY: the first call to libcuda; 0 is the only flag there is.
+        let code = unsafe { (api.base.cuInit)(0) };
+        if code != SUCCESS {
+            return Err(failed(&api, "cuInit", code));
+        }
+        let mut version: c_int = 0;
+        // SAFETY: writes an integer.
+        let code = unsafe { (api.base.cuDriverGetVersion)(&raw mut version) };
+        if code != SUCCESS {
+            return Err(failed(&api, "cuDriverGetVersion", code));
+        }
+        api.version = u32::try_from(version).unwrap_or(0);
+        let mut count: c_int = 0;
+        // SAFETY: writes an integer.
+        let code = unsafe { (api.base.cuDeviceGetCount)(&raw mut count) };
+        if code != SUCCESS {
+            return Err(failed(&api, "cuDeviceGetCount", code));
+        }
+        if count < 1 {
+            let missing = "libcuda sees no device (is CUDA_VISIBLE_DEVICES empty?)";
+            return Err(no_driver("cuDeviceGetCount", 0, missing));
+        }
+        let devices = (0..count).map(|ordinal| find_device(&api, ordinal)).collect::<Result<_>>()?;
+        Ok(Self { api, devices })
+    }
+
+    /// Read on first use and kept: see [`Capabilities`].
+    fn read_capabilities(&self, device: DeviceId) -> Result<Capabilities> {
+        let known = self.device(device)?;
+        if let Some(&capabilities) = known.capabilities.get() {
+            return Ok(capabilities);
+        }
+        let vmm = known.traits.vmm && self.api.vmm.is_some();
+        let capabilities = Capabilities {
+            vmm,
+            granularity: if vmm { self.granularity(device)? } else { PLAIN_GRANULARITY },
+            stream_identity: self.api.stream_id.is_some(),
+            driver_pools: known.traits.pools && self.api.pools.is_some(),
+            version: self.api.version,
+        };
+        Ok(*known.capabilities.get_or_init(|| capabilities))
+    }
+}
+
+fn find_device(api: &Api, ordinal: c_int) -> Result<Device> {
+    let mut handle = 0;
+    // SAFETY: writes a device; the ordinal is below the count.
+    let code = unsafe { (api.base.cuDeviceGet)(&raw mut handle, ordinal) };
+    api.check("cuDeviceGet", code, || format!("device {ordinal}"))?;
+    let has = |attribute: Attribute| {
+        let mut value = 0;
+        // SAFETY: writes an integer. An attribute that this libcuda does not know fails, and is not there.
+        let code = unsafe { (api.base.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, handle) };
+        code == SUCCESS && value != 0
+    };
+    let traits = Traits {
+        vmm: has(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+        posix_fd: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+        rdma: has(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        pools: has(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+    };
+    Ok(Device::new(handle, traits))
+}
+
+impl fmt::Debug for CudaDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDriver")
+            .field("version", &self.api.version)
+            .field("devices", &self.devices.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Each method is written out in the file of its noun.
+impl Driver for CudaDriver {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn device_count(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
+    fn capabilities(&self, device: DeviceId) -> Result<Capabilities> {
+        self.read_capabilities(device)
+    }
+
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
+        self.read_memory_info(device)
+    }
+
+    fn reserve(&self, device: DeviceId, bytes: u64) -> Result<Address> {
+        self.reserve_addresses(device, bytes)
+    }
+
+    fn unreserve(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
+        self.free_addresses(device, at, bytes)
+    }
+
+    fn create(&self, device: DeviceId, bytes: u64) -> Result<Physical> {
+        self.create_physical(device, bytes)
+    }
+
+    fn release(&self, device: DeviceId, physical: Physical) -> Result<()> {
+        self.release_physical(device, physical)
+    }
+
+    fn map(&self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()> {
+        self.map_physical(device, at, bytes, physical)
+    }
+
+    fn grant(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
+        self.set_access(device, at, bytes)
+    }
+
+    fn unmap(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
+        self.unmap_range(device, at, bytes)
+    }
+
+    fn allocate(&self, device: DeviceId, bytes: u64) -> Result<Address> {
+        self.allocate_plain(device, bytes)
+    }
+
+    fn free(&self, device: DeviceId, at: Address) -> Result<()> {
+        self.free_plain(device, at)
+    }
+
+    fn stream_create(&self, device: DeviceId) -> Result<StreamHandle> {
+        self.create_stream(device)
+    }
+
+    fn stream_destroy(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
+        self.destroy_stream(device, stream)
+    }
+
+    fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
+        self.wait_for_stream(device, stream)
+    }
+
+    fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
+        self.read_identity(device, stream)
+    }
+
+    fn stream_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture> {
+        self.read_capture(device, stream)
+    }
+
+    fn event_create(&self, device: DeviceId) -> Result<Event> {
+        self.create_event(device)
+    }
+
+    fn event_destroy(&self, device: DeviceId, event: Event) -> Result<()> {
+        self.destroy_event(device, event)
+    }
+
+    fn event_record(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()> {
+        self.record_event(device, event, stream)
+    }
+
+    fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {
+        self.query_event(device, event)
+    }
+
+    fn event_wait(&self, device: DeviceId, event: Event) -> Result<()> {
+        self.wait_for_event(device, event)
+    }
+
+    fn stream_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()> {
+        self.queue_wait(device, stream, event)
+    }
+
+    fn synchronize(&self, device: DeviceId) -> Result<()> {
+        self.wait_for_device(device)
+    }
+
+    fn copy(&self, device: DeviceId, to: Address, from: Address, bytes: u64, stream: StreamHandle) -> Result<()> {
+        self.queue_copy(device, to, from, bytes, stream)
+    }
+
+    fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()> {
+        self.queue_fill(device, to, value, bytes, stream)
+    }
+
+    fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {
+        self.trim_pools(device)
+    }
+}

@@ -1,0 +1,156 @@
+//! Streams, events and captures.
+//!
+//! Identity, capture and record are asked on warm paths: they take the plain [`CudaDriver::enter`], one
+//! `cuCtxGetCurrent` beside the call itself. They are legal in every capture mode.
+
+use std::ffi::c_uint;
+use std::ptr;
+
+use cudarc::driver::sys::{CUevent, CUevent_flags_enum, CUstream, CUstream_flags_enum, CUstreamCaptureStatus_enum};
+
+use super::CudaDriver;
+use super::error::{NOT_READY, SUCCESS, forgive};
+use crate::driver::{Capture, DriverError, ErrorKind, Event, Result};
+use crate::units::{DeviceId, StreamHandle};
+
+/// A handle is the bits of a `CUstream`; 0, 1 and 2 mean to libcuda what they mean to us.
+pub(super) fn raw(stream: StreamHandle) -> CUstream {
+    stream.0 as CUstream
+}
+
+fn raw_event(event: Event) -> CUevent {
+    event.0 as CUevent
+}
+
+fn named(stream: StreamHandle) -> String {
+    format!("stream {stream}")
+}
+
+impl CudaDriver {
+    pub(super) fn create_stream(&self, device: DeviceId) -> Result<StreamHandle> {
+        let _scope = self.enter_relaxed(device)?;
+        let mut stream: CUstream = ptr::null_mut();
+        // SAFETY: writes a stream.
+        let code = unsafe {
+            (self.api.base.cuStreamCreate)(&raw mut stream, CUstream_flags_enum::CU_STREAM_NON_BLOCKING as c_uint)
+        };
+        self.api.check("cuStreamCreate", code, || format!("device {device}"))?;
+        Ok(StreamHandle(stream as u64))
+    }
+
+    pub(super) fn destroy_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
+        if stream.is_legacy() || stream == StreamHandle::PER_THREAD {
+            let detail = format!("{stream} is a default stream");
+            return Err(DriverError::new(ErrorKind::Invalid, "cuStreamDestroy", detail));
+        }
+        forgive(self.enter_relaxed(device).and_then(|_scope| {
+            // SAFETY: the caller vouches that the stream is its own and alive.
+            let code = unsafe { (self.api.base.cuStreamDestroy_v2)(raw(stream)) };
+            self.api.check("cuStreamDestroy", code, || named(stream))
+        }))
+    }
+
+    pub(super) fn wait_for_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: the caller vouches that the stream is alive.
+        let code = unsafe { (self.api.base.cuStreamSynchronize)(raw(stream)) };
+        self.api.check("cuStreamSynchronize", code, || named(stream))
+    }
+
+    pub(super) fn read_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
+        let group = self.api.need(&self.api.stream_id, "cuStreamGetId", 12_000)?;
+        let _scope = self.enter(device)?;
+        let mut identity = 0;
+        // SAFETY: writes an integer; the caller vouches that the stream is alive.
+        let code = unsafe { (group.cuStreamGetId)(raw(stream), &raw mut identity) };
+        self.api.check("cuStreamGetId", code, || named(stream))?;
+        Ok(identity)
+    }
+
+    pub(super) fn read_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture> {
+        let _scope = self.enter(device)?;
+        // The legacy stream cannot be captured, and asking about it while another is would be an error.
+        if stream.is_legacy() {
+            return Ok(Capture::None);
+        }
+        let mut status = 0;
+        // SAFETY: writes an integer; the caller vouches that the stream is alive.
+        let code = unsafe { (self.api.base.cuStreamIsCapturing)(raw(stream), &raw mut status) };
+        self.api.check("cuStreamIsCapturing", code, || named(stream))?;
+        if status == CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE as c_uint {
+            return Ok(Capture::None);
+        }
+        self.read_capture_number(stream).map(Capture::Active)
+    }
+
+    /// pre: inside a scope, `stream` is being captured. An invalidated capture has its number still.
+    #[cold]
+    fn read_capture_number(&self, stream: StreamHandle) -> Result<u64> {
+        let group = self.api.need(&self.api.capture_info, "cuStreamGetCaptureInfo", 11_030)?;
+        let (mut status, mut number) = (0, 0);
+        let (graph, nodes, count) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: writes two integers; the other outputs may be null.
+        let code = unsafe {
+            (group.cuStreamGetCaptureInfo_v2)(raw(stream), &raw mut status, &raw mut number, graph, nodes, count)
+        };
+        self.api.check("cuStreamGetCaptureInfo", code, || named(stream))?;
+        Ok(number)
+    }
+
+    pub(super) fn create_event(&self, device: DeviceId) -> Result<Event> {
+        let _scope = self.enter_relaxed(device)?;
+        let mut event: CUevent = ptr::null_mut();
+        // SAFETY: writes an event. Without timing a record costs a fraction.
+        let code = unsafe {
+            (self.api.base.cuEventCreate)(&raw mut event, CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as c_uint)
+        };
+        self.api.check("cuEventCreate", code, || format!("device {device}"))?;
+        Ok(Event(event as u64))
+    }
+
+    pub(super) fn destroy_event(&self, device: DeviceId, event: Event) -> Result<()> {
+        forgive(self.enter_relaxed(device).and_then(|_scope| {
+            // SAFETY: the caller vouches that the event is its own and alive.
+            let code = unsafe { (self.api.base.cuEventDestroy_v2)(raw_event(event)) };
+            self.api.check("cuEventDestroy", code, || format!("event {:#x}", event.0))
+        }))
+    }
+
+    pub(super) fn record_event(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()> {
+        let _scope = self.enter(device)?;
+        // SAFETY: the caller vouches that both are alive.
+        let code = unsafe { (self.api.base.cuEventRecord)(raw_event(event), raw(stream)) };
+        self.api.check("cuEventRecord", code, || format!("event {:#x} on stream {stream}", event.0))
+    }
+
+    pub(super) fn query_event(&self, device: DeviceId, event: Event) -> Result<bool> {
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: the caller vouches that the event is alive.
+        match unsafe { (self.api.base.cuEventQuery)(raw_event(event)) } {
+            SUCCESS => Ok(true),
+            NOT_READY => Ok(false),
+            code => Err(self.api.error("cuEventQuery", code, &format!("event {:#x}", event.0))),
+        }
+    }
+
+    pub(super) fn wait_for_event(&self, device: DeviceId, event: Event) -> Result<()> {
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: the caller vouches that the event is alive.
+        let code = unsafe { (self.api.base.cuEventSynchronize)(raw_event(event)) };
+        self.api.check("cuEventSynchronize", code, || format!("event {:#x}", event.0))
+    }
+
+    pub(super) fn queue_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()> {
+        let _scope = self.enter(device)?;
+        // SAFETY: the caller vouches that both are alive.
+        let code = unsafe { (self.api.base.cuStreamWaitEvent)(raw(stream), raw_event(event), 0) };
+        self.api.check("cuStreamWaitEvent", code, || format!("stream {stream}, event {:#x}", event.0))
+    }
+
+    pub(super) fn wait_for_device(&self, device: DeviceId) -> Result<()> {
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: no memory is involved.
+        let code = unsafe { (self.api.base.cuCtxSynchronize)() };
+        self.api.check("cuCtxSynchronize", code, || format!("device {device}"))
+    }
+}

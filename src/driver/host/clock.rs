@@ -1,0 +1,174 @@
+//! When queued work runs, and everything a test does to streams that the trait has no method for.
+//!
+//! Work runs on the thread that queued it, stepped it or waits for it, outside every lock. There are no
+//! threads of the driver's own, so a test with the manual clock has one order of events and no luck in it.
+
+use std::ptr;
+
+use parking_lot::MutexGuard;
+
+use super::fault::Call;
+use super::stream::{Mark, Obstacle, Streams, Work};
+use super::{Clock, HostDriver};
+use crate::driver::{DriverError, ErrorKind, Result};
+use crate::units::{DeviceId, StreamHandle};
+
+impl HostDriver {
+    /// Queues a closure on a stream: the stand-in for a kernel. It may touch memory and queue more work,
+    /// but not wait for any (CUDA forbids its host functions that too). A closure may take its time:
+    /// other threads go on meanwhile, as they do beside a running kernel.
+    pub fn host_call(&self, device: DeviceId, stream: StreamHandle, call: Box<dyn FnOnce() + Send>) -> Result<()> {
+        self.known(Call::Fill, device)?;
+        self.enqueue(Call::Fill, device, stream, Work::Run(call))
+    }
+
+    /// Changes the clock. To [`Clock::Immediate`]: what is queued and can run runs now.
+    pub fn set_clock(&self, clock: Clock) {
+        let mut streams = self.streams.lock();
+        streams.clock = clock;
+        self.pump(streams);
+    }
+
+    /// Runs the next item of a stream, unless it waits for another stream, runs already, or there is none.
+    /// Returns whether it ran one.
+    pub fn step(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
+        self.known(Call::StreamSynchronize, device)?;
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(Call::StreamSynchronize, device, stream)?;
+        let work = streams.take(identity);
+        drop(streams);
+        Ok(work.map(|work| self.run(identity, work)).is_some())
+    }
+
+    /// Steps a stream until it is empty or blocked. Returns how many items ran.
+    pub fn run_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
+        let mut ran = 0;
+        while self.step(device, stream)? {
+            ran += 1;
+        }
+        Ok(ran)
+    }
+
+    /// Steps all streams of all devices, destroyed ones included, until nothing can run. Returns how many
+    /// items ran.
+    pub fn run_all(&self) -> u64 {
+        let mut ran = 0;
+        loop {
+            let taken = self.streams.lock().take_any();
+            let Some((identity, work)) = taken else { return ran };
+            self.run(identity, work);
+            ran += 1;
+        }
+    }
+
+    /// How many items of a stream have not begun.
+    pub fn queued(&self, device: DeviceId, stream: StreamHandle) -> Result<usize> {
+        self.known(Call::StreamSynchronize, device)?;
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(Call::StreamSynchronize, device, stream)?;
+        Ok(streams.queued(identity))
+    }
+
+    /// How often a handle was used that names no living stream. CUDA would not have noticed.
+    #[must_use]
+    pub fn dead_stream_uses(&self) -> u64 {
+        self.streams.lock().dead_uses
+    }
+
+    /// Puts a stream under capture, as `cuStreamBeginCapture` does, and returns the capture's number.
+    /// Until [`HostDriver::end_capture`] work queued on it is counted and thrown away: there is no graph.
+    pub fn begin_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
+        self.known(Call::StreamCapture, device)?;
+        if stream.is_legacy() {
+            return Err(Call::StreamCapture.invalid("the legacy stream cannot be captured"));
+        }
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(Call::StreamCapture, device, stream)?;
+        streams.begin_capture(identity)
+    }
+
+    /// Ends a stream's capture. Returns how many items it had.
+    pub fn end_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
+        self.known(Call::StreamCapture, device)?;
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(Call::StreamCapture, device, stream)?;
+        streams.end_capture(identity)
+    }
+
+    pub(super) fn enqueue(&self, call: Call, device: DeviceId, stream: StreamHandle, work: Work) -> Result<()> {
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(call, device, stream)?;
+        streams.push(identity, work);
+        self.pump(streams);
+        Ok(())
+    }
+
+    /// With the immediate clock, runs what can run. Takes the lock, to give it up while work runs.
+    pub(super) fn pump<'a>(&'a self, mut streams: MutexGuard<'a, Streams>) {
+        while streams.clock == Clock::Immediate
+            && let Some((identity, work)) = streams.take_any()
+        {
+            drop(streams);
+            self.run(identity, work);
+            streams = self.streams.lock();
+        }
+    }
+
+    /// Waits until `mark` has passed, running what stands before it, on other streams too, and no more.
+    pub(super) fn wait(&self, call: Call, mark: Mark) -> Result<()> {
+        let mut streams = self.streams.lock();
+        loop {
+            match streams.obstacle(mark) {
+                Obstacle::None => return Ok(()),
+                Obstacle::Item(identity, work) => {
+                    drop(streams);
+                    self.run(identity, work);
+                    streams = self.streams.lock();
+                }
+                Obstacle::Running => self.progress.wait(&mut streams),
+                Obstacle::Ourselves => {
+                    let detail = "a host_call must not wait for the stream it runs on";
+                    return Err(DriverError::new(ErrorKind::Failed, call.name(), detail));
+                }
+            }
+        }
+    }
+
+    /// Runs an item that was taken from a stream.
+    fn run(&self, identity: u64, work: Work) {
+        /// Gives the stream free again even if the closure panics.
+        struct Finish<'a>(&'a HostDriver, u64);
+        impl Drop for Finish<'_> {
+            fn drop(&mut self) {
+                self.0.streams.lock().finish(self.1);
+                self.0.progress.notify_all();
+            }
+        }
+        let _finish = Finish(self, identity);
+        match work {
+            Work::Run(call) => call(),
+            Work::Copy { device, to, from, bytes } => {
+                let memory = self.memory.read();
+                let checked =
+                    memory.check_access(device, to.0, bytes).and_then(|()| memory.check_access(device, from.0, bytes));
+                if checked.is_err() {
+                    self.bad_access();
+                    return;
+                }
+                // SAFETY: both ranges are granted and stay mapped while the lock is held, or are the
+                // program's own memory, which the caller of `copy` vouches for. `copy` allows an overlap.
+                unsafe { ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes as usize) };
+            }
+            Work::Fill { device, to, value, bytes } => {
+                let memory = self.memory.read();
+                if memory.check_access(device, to.0, bytes).is_err() {
+                    self.bad_access();
+                    return;
+                }
+                // SAFETY: as for the copy.
+                unsafe { ptr::write_bytes(to.0 as *mut u8, value, bytes as usize) };
+            }
+            Work::Record | Work::Wait(_) => {}
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The ledger: every call counted, and priced as an H200 was measured to charge for it (driver 580, CUDA 13.0).
+//!
+//! A replay on the host driver so reports the driver time it would have cost on that GPU. The order of
+//! magnitude is what counts. Calls without a measurement (reserve, unreserve, memory_info, copies) are free.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fault::Call;
+use crate::driver::Ledger;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Nanoseconds at four sizes, smallest first.
+type Table = [(u64, f64); 4];
+
+const fn chunks(prices: [f64; 4]) -> Table {
+    [(2 * MIB, prices[0]), (32 * MIB, prices[1]), (512 * MIB, prices[2]), (4 * GIB, prices[3])]
+}
+
+const fn plain(prices: [f64; 4]) -> Table {
+    [(4 * KIB, prices[0]), (MIB, prices[1]), (64 * MIB, prices[2]), (GIB, prices[3])]
+}
+
+const CREATE: Table = chunks([10_500.0, 19_600.0, 15_800.0, 318_000.0]);
+const MAP: Table = chunks([1_000.0, 900.0, 1_000.0, 1_700.0]);
+const GRANT: Table = chunks([25_000.0, 25_000.0, 48_000.0, 157_000.0]);
+const UNMAP: Table = chunks([17_000.0, 17_000.0, 25_000.0, 56_000.0]);
+const RELEASE: Table = chunks([12_500.0, 25_000.0, 239_000.0, 2_042_000.0]);
+const ALLOCATE: Table = plain([76_000.0, 65_000.0, 1_691_000.0, 255_000.0]);
+const FREE: Table = plain([40_000.0, 44_000.0, 81_000.0, 350_000.0]);
+
+/// The price of `call` on one handle or allocation of `bytes`, in nanoseconds.
+pub(super) fn price(call: Call, bytes: u64) -> u64 {
+    let table = match call {
+        Call::Create => &CREATE,
+        Call::Map => &MAP,
+        Call::Grant => &GRANT,
+        Call::Unmap => &UNMAP,
+        Call::Release => &RELEASE,
+        Call::Allocate => &ALLOCATE,
+        Call::Free => &FREE,
+        Call::EventRecord => return 170,
+        // Waiting is not priced, only asking.
+        Call::EventPassed | Call::EventWait => return 130,
+        Call::StreamWait => return 110,
+        Call::StreamSynchronize => return 140,
+        Call::StreamCapture | Call::StreamIdentity => return 16,
+        _ => return 0,
+    };
+    interpolate(table, bytes)
+}
+
+/// Straight lines between the measured sizes, both axes logarithmic: a cost that grows with the size
+/// stays proportional to it. Below the table its first price, above it the last one times the size.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "prices are positive, small, and good to two digits"
+)]
+fn interpolate(table: &Table, bytes: u64) -> u64 {
+    let (first, last) = (table[0], table[table.len() - 1]);
+    if bytes <= first.0 {
+        return first.1 as u64;
+    }
+    if bytes >= last.0 {
+        return (last.1 * (bytes as f64 / last.0 as f64)) as u64;
+    }
+    for pair in table.windows(2) {
+        let ((low, cheap), (high, dear)) = (pair[0], pair[1]);
+        if bytes == low {
+            return cheap as u64;
+        }
+        if bytes < high {
+            let along = (bytes as f64 / low as f64).ln() / (high as f64 / low as f64).ln();
+            return (cheap * (dear / cheap).powf(along)).round() as u64;
+        }
+    }
+    last.1 as u64
+}
+
+/// The sums. Relaxed atomics: nothing is ordered by them.
+#[derive(Default)]
+pub(super) struct Books {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+impl Books {
+    /// A call was made, whatever became of it.
+    pub(super) fn count(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call worked on one handle of `bytes`; once for each handle.
+    pub(super) fn charge(&self, call: Call, bytes: u64) {
+        self.nanoseconds.fetch_add(price(call, bytes), Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Ledger {
+        Ledger { calls: self.calls.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measured_sizes_cost_what_was_measured() {
+        assert_eq!(price(Call::Create, 2 * MIB), 10_500);
+        assert_eq!(price(Call::Create, 32 * MIB), 19_600);
+        assert_eq!(price(Call::Release, 512 * MIB), 239_000);
+        assert_eq!(price(Call::Grant, 4 * GIB), 157_000);
+        assert_eq!(price(Call::Allocate, 4 * KIB), 76_000);
+        assert_eq!(price(Call::Free, GIB), 350_000);
+    }
+
+    #[test]
+    fn between_and_beyond_the_sizes_prices_follow_the_line() {
+        let between = price(Call::Release, 128 * MIB);
+        assert!((25_000..239_000).contains(&between), "{between}");
+        assert_eq!(price(Call::Create, 8 * GIB), 636_000);
+        assert_eq!(price(Call::Create, 4 * KIB), 10_500);
+    }
+}

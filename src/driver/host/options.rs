@@ -1,0 +1,146 @@
+//! What a host driver is made of, and the environment variables that say so.
+
+use crate::driver::{DriverError, ErrorKind, Result};
+use crate::units::Human;
+
+const CAPACITY: &str = "FOREBAY_HOST_CAPACITY";
+const DEVICES: &str = "FOREBAY_HOST_DEVICES";
+
+/// Access is one bit for each device.
+const MOST_DEVICES: u32 = 64;
+
+/// When queued work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// At once, as soon as what it waits for is done.
+    Immediate,
+    /// When stepped, or when the host waits for it.
+    Manual,
+}
+
+/// What the devices of a [`HostDriver`](super::HostDriver) are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// How many devices, at most 64.
+    pub devices: u32,
+    /// Bytes of memory of each.
+    pub capacity: u64,
+    /// As [`Capabilities::granularity`](crate::driver::Capabilities::granularity); at least a page.
+    pub granularity: u64,
+    /// As [`Capabilities::vmm`](crate::driver::Capabilities::vmm).
+    pub vmm: bool,
+    /// As [`Capabilities::stream_identity`](crate::driver::Capabilities::stream_identity).
+    pub stream_identity: bool,
+    /// As [`Capabilities::driver_pools`](crate::driver::Capabilities::driver_pools). They are always empty.
+    pub driver_pools: bool,
+    /// As [`Capabilities::version`](crate::driver::Capabilities::version).
+    pub version: u32,
+    /// The clock to begin with.
+    pub clock: Clock,
+}
+
+impl Default for HostOptions {
+    /// One device of the size of an H200.
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            capacity: 141 << 30,
+            granularity: 2 << 20,
+            vmm: true,
+            stream_identity: true,
+            driver_pools: true,
+            version: 13_000,
+            clock: Clock::Immediate,
+        }
+    }
+}
+
+impl HostOptions {
+    /// The defaults, with `FOREBAY_HOST_CAPACITY` (bytes, or with K, M, G or T) and `FOREBAY_HOST_DEVICES`.
+    /// errors: [`ErrorKind::Invalid`] for values that do not fit, which it names.
+    pub fn from_environment() -> Result<Self> {
+        let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        Self::from_text(read(CAPACITY).as_deref(), read(DEVICES).as_deref())
+    }
+
+    fn from_text(capacity: Option<&str>, devices: Option<&str>) -> Result<Self> {
+        let mut options = Self::default();
+        if let Some(text) = capacity {
+            options.capacity = parse_bytes(text).filter(|&bytes| bytes >= options.granularity).ok_or_else(|| {
+                invalid(format!(
+                    "{CAPACITY}={text:?} is not a size: a whole number of bytes, or one with K, M, G or T after it, \
+                     at least {}",
+                    Human(options.granularity)
+                ))
+            })?;
+        }
+        if let Some(text) = devices {
+            options.devices =
+                text.trim().parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count)).ok_or_else(|| {
+                    invalid(format!("{DEVICES}={text:?} is not a number of devices: 1 to {MOST_DEVICES}"))
+                })?;
+        }
+        Ok(options)
+    }
+
+    pub(super) fn check(&self, page: u64) -> Result<()> {
+        if !(1..=MOST_DEVICES).contains(&self.devices) {
+            return Err(invalid(format!("{} devices: 1 to {MOST_DEVICES} are possible", self.devices)));
+        }
+        if !self.granularity.is_power_of_two() || self.granularity < page {
+            let granularity = self.granularity;
+            return Err(invalid(format!("granularity {granularity} is not a power of two of at least {page}")));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(detail: String) -> DriverError {
+    DriverError::new(ErrorKind::Invalid, "host options", detail)
+}
+
+/// `64M` is 64 MiB.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_a_suffix() {
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        assert_eq!(parse_bytes("64M"), Some(64 << 20));
+        assert_eq!(parse_bytes(" 2 g "), Some(2 << 30));
+        assert_eq!(parse_bytes("1T"), Some(1 << 40));
+        for wrong in ["", "M", "-1", "1.5G", "12X", "99999999999999999999", "20000000T", "é"] {
+            assert_eq!(parse_bytes(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_variable_and_what_is_allowed() {
+        let options = HostOptions::from_text(Some("64M"), Some("3")).unwrap();
+        assert_eq!((options.capacity, options.devices), (64 << 20, 3));
+        assert_eq!(HostOptions::from_text(None, None).unwrap(), HostOptions::default());
+        for (capacity, devices, variable, value) in [
+            (Some("lots"), None, CAPACITY, "lots"),
+            (Some("1K"), None, CAPACITY, "1K"),
+            (None, Some("0"), DEVICES, "0"),
+            (None, Some("65"), DEVICES, "65"),
+        ] {
+            let error = HostOptions::from_text(capacity, devices).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Invalid);
+            assert!(error.detail.contains(&format!("{variable}={value:?}")), "{error}");
+        }
+    }
+}

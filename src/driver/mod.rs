@@ -1,0 +1,188 @@
+//! The driver layer: the only code that touches hardware or the operating system.
+//!
+//! One trait, two implementations with the same file names: [`cuda`] through cudarc and [`host`] on RAM.
+//! `conformance` holds one suite that both must pass.
+//!
+//! Rules that hold for every method:
+//! - Any thread may call; the caller's current CUDA context is as before when the call returns.
+//! - Every call is legal while a stream capture is under way elsewhere (CUDA: the calling thread is
+//!   switched to the relaxed capture mode for the length of the call).
+//! - A failed call changed nothing.
+//! - After the driver has been deinitialised at process exit, calls that give something back succeed.
+
+pub mod conformance;
+pub mod cuda;
+pub mod error;
+pub mod host;
+mod open;
+pub mod process;
+
+use std::fmt::Debug;
+
+pub use error::{DriverError, ErrorKind};
+pub use open::{Choice, open};
+
+use crate::units::{Address, DeviceId, StreamHandle};
+
+/// What the layer returns.
+pub type Result<T> = std::result::Result<T, DriverError>;
+
+/// Physical memory: one `CUmemGenericAllocationHandle`, or a range of a memfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Physical(pub u64);
+
+/// An event, owned by whoever created it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event(pub u64);
+
+/// What a device can do. Read once; the layers above ask this, never a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Virtual memory management: reserve, create, map. Without it there are only plain segments.
+    pub vmm: bool,
+    /// The smallest size and alignment of physical memory, in bytes. A power of two.
+    pub granularity: u64,
+    /// Streams have an identity that is never used again, so a new stream at an old handle is noticed.
+    /// CUDA: `cuStreamGetId`, from driver 12.0.
+    pub stream_identity: bool,
+    /// The driver has stream-ordered pools (`cuMemPool*`) whose idle memory can be given back.
+    pub driver_pools: bool,
+    /// The driver's version as it reports it, e.g. 13000.
+    pub version: u32,
+}
+
+/// Memory of a device as the driver sees it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Not used by anybody.
+    pub free: u64,
+    /// All there is.
+    pub total: u64,
+}
+
+/// What a stream is doing about a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// Work runs as it is queued.
+    None,
+    /// Work is being recorded into a graph; the number is the capture's own.
+    Active(u64),
+}
+
+/// The hardware, or its stand-in.
+pub trait Driver: Send + Sync + Debug {
+    /// `"cuda"` or `"host"`.
+    fn name(&self) -> &'static str;
+
+    /// How many devices there are.
+    fn device_count(&self) -> u32;
+
+    /// What `device` can do. pre: `device < device_count()`, here and below.
+    fn capabilities(&self, device: DeviceId) -> Result<Capabilities>;
+
+    /// Free and total memory of `device`.
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo>;
+
+    // ---- virtual memory ------------------------------------------------------------------------------
+
+    /// Reserves `bytes` of addresses with nothing behind them. pre: a multiple of the granularity.
+    /// post: the range is ours until [`Driver::unreserve`], aligned to the granularity.
+    fn reserve(&self, device: DeviceId, bytes: u64) -> Result<Address>;
+
+    /// Gives a whole reservation back. pre: nothing is mapped in it.
+    fn unreserve(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
+
+    /// Creates physical memory. pre: `bytes` is a multiple of the granularity.
+    /// errors: [`ErrorKind::OutOfMemory`] when the device has no more.
+    fn create(&self, device: DeviceId, bytes: u64) -> Result<Physical>;
+
+    /// Drops the creator's hold on physical memory; what is still mapped stays until it is unmapped.
+    fn release(&self, device: DeviceId, physical: Physical) -> Result<()>;
+
+    /// Maps the whole of `physical` at `at`. pre: `at..at+bytes` is reserved and unmapped, `bytes` is
+    /// the size it was created with. One handle may be mapped at several addresses at once.
+    /// post: not accessible before [`Driver::grant`].
+    fn map(&self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()>;
+
+    /// Lets `device` read and write `at..at+bytes`. pre: the range is whole mappings, without a gap.
+    fn grant(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
+
+    /// Unmaps `at..at+bytes`. pre: whole mappings, no gap, and no queued work uses the range.
+    fn unmap(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
+
+    // ---- plain segments, for devices without virtual memory ------------------------------------------
+
+    /// Plain device memory (`cuMemAlloc`).
+    fn allocate(&self, device: DeviceId, bytes: u64) -> Result<Address>;
+
+    /// Frees plain memory. May wait for the whole device.
+    fn free(&self, device: DeviceId, at: Address) -> Result<()>;
+
+    // ---- streams and events --------------------------------------------------------------------------
+
+    /// A new stream that does not synchronise with the legacy default stream.
+    fn stream_create(&self, device: DeviceId) -> Result<StreamHandle>;
+
+    /// Destroys a stream made by [`Driver::stream_create`]. Its queued work still runs.
+    fn stream_destroy(&self, device: DeviceId, stream: StreamHandle) -> Result<()>;
+
+    /// Waits on the host until the stream's queued work is done.
+    fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()>;
+
+    /// A number that this stream alone has, for the life of the process. pre: `stream` is alive and
+    /// [`Capabilities::stream_identity`] holds.
+    fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64>;
+
+    /// Whether the stream is being captured. pre: `stream` is alive.
+    fn stream_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture>;
+
+    /// A new event without timing.
+    fn event_create(&self, device: DeviceId) -> Result<Event>;
+
+    /// Destroys an event.
+    fn event_destroy(&self, device: DeviceId, event: Event) -> Result<()>;
+
+    /// Makes `event` stand for all work queued on `stream` so far. pre: `stream` is alive and not
+    /// being captured. A second record moves the event on.
+    fn event_record(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()>;
+
+    /// Whether the work that `event` stands for is done. Never waits. A never recorded event has passed.
+    fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool>;
+
+    /// Waits on the host for `event`.
+    fn event_wait(&self, device: DeviceId, event: Event) -> Result<()>;
+
+    /// Makes work queued on `stream` from now on wait for `event`; the host goes on. pre: `stream` is alive.
+    fn stream_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()>;
+
+    /// Waits on the host for everything on `device`. errors: [`ErrorKind::Capturing`] while a stream of
+    /// the device is being captured.
+    fn synchronize(&self, device: DeviceId) -> Result<()>;
+
+    // ---- data ----------------------------------------------------------------------------------------
+
+    /// Copies on `stream`; either side may be device memory or host memory.
+    fn copy(&self, device: DeviceId, to: Address, from: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
+
+    /// Sets `bytes` bytes to `value` on `stream`.
+    fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()>;
+
+    // ---- giving back ---------------------------------------------------------------------------------
+
+    /// Asks the driver's own pools of `device` to let go of what they hold idle.
+    fn trim_driver_pools(&self, device: DeviceId) -> Result<()>;
+
+    /// What the calls cost so far, where the driver keeps a ledger (the host driver does).
+    fn ledger(&self) -> Option<Ledger> {
+        None
+    }
+}
+
+/// Calls made and what they would have cost on the GPU they are priced from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ledger {
+    /// Driver calls made.
+    pub calls: u64,
+    /// Their price, in nanoseconds.
+    pub nanoseconds: u64,
+}

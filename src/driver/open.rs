@@ -1,0 +1,69 @@
+//! Choosing and opening a driver. The choice is the user's: there is no silent way from one to the other.
+
+use std::sync::Arc;
+
+use super::cuda::CudaDriver;
+use super::host::{HostDriver, HostOptions};
+use super::{Driver, DriverError, ErrorKind, Result};
+
+/// The variable that chooses the driver.
+const VARIABLE: &str = "FOREBAY_DRIVER";
+
+/// Which driver to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// NVIDIA GPUs through libcuda.
+    Cuda,
+    /// The stand-in on RAM.
+    Host,
+}
+
+impl Choice {
+    /// What `FOREBAY_DRIVER` says: `cuda` or `host`; unset means `cuda`.
+    pub fn from_environment() -> Result<Self> {
+        match std::env::var_os(VARIABLE) {
+            None => Ok(Self::Cuda),
+            Some(value) => Self::parse(&value.to_string_lossy()),
+        }
+    }
+
+    /// The driver of that name.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "cuda" => Ok(Self::Cuda),
+            "host" => Ok(Self::Host),
+            _ => Err(DriverError::new(
+                ErrorKind::Invalid,
+                "open",
+                format!("{VARIABLE}={name:?} is not a driver: cuda and host are"),
+            )),
+        }
+    }
+}
+
+/// Opens the chosen driver. The host driver takes its size from the environment, see
+/// [`HostOptions::from_environment`].
+///
+/// errors: [`ErrorKind::NoDriver`] when CUDA cannot be used here, with what is missing.
+pub fn open(choice: Choice) -> Result<Arc<dyn Driver>> {
+    match choice {
+        Choice::Cuda => Ok(Arc::new(CudaDriver::open()?)),
+        Choice::Host => Ok(Arc::new(HostDriver::new(HostOptions::from_environment()?)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_no_driver_is_refused_by_name() {
+        assert_eq!(Choice::parse("cuda").unwrap(), Choice::Cuda);
+        assert_eq!(Choice::parse("host").unwrap(), Choice::Host);
+        let error = Choice::parse("rocm").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.to_string().contains("\"rocm\""), "{error}");
+        assert!(error.to_string().contains("cuda and host"), "{error}");
+        assert!(Choice::parse("").is_err());
+    }
+}

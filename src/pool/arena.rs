@@ -1,0 +1,419 @@
+//! The arena: blocks in address order, indexed by owner, length and kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::block::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
+use super::chunk::{Chunks, RETIRING};
+use super::free_set::FreeSet;
+use super::table::{Header, Table};
+
+/// Shape and policy of an arena. Lengths in grains and pages.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Grains per page.
+    pub page_grains: u64,
+    /// Pages of address space.
+    pub pages: u64,
+    /// The first so many pages are the zone of small requests.
+    pub small_pages: u64,
+    /// Requests up to this many grains are small.
+    pub small_grains: u64,
+    /// The largest chunk in pages, a power of two; 0: follow the pool's size.
+    pub max_chunk_pages: u64,
+    /// Whether chunks can be moved. Plain segments cannot, and blocks never span two of them.
+    pub movable: bool,
+}
+
+/// The old place of a chunk that moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// For [`Arena::unmapped`].
+    pub block: BlockId,
+    /// First page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// Every use is over already: no fence is needed before unmapping.
+    pub idle: bool,
+}
+
+/// Free blocks of one owner.
+#[derive(Debug, Default)]
+pub(super) struct OwnerState {
+    pub alive: bool,
+    /// A private pool's: its memory is never stolen, lent or given back.
+    pub private: bool,
+    pub sets: [FreeSet; 2],
+    pub free: u64,
+}
+
+/// Address-ordered indices of one zone.
+#[derive(Debug, Default)]
+pub(super) struct Zone {
+    pub holes: BTreeMap<u64, BlockId>,
+    /// Free blocks of at least a page: the only ones a whole chunk can lie in.
+    pub big: BTreeMap<u64, BlockId>,
+}
+
+/// One device's addresses and the memory mapped into them.
+#[derive(Debug)]
+pub struct Arena {
+    pub(super) options: ArenaOptions,
+    pub(super) table: Arc<Table>,
+    pub(super) slab: Slab,
+    pub(super) chunks: Chunks,
+    pub(super) owners: Vec<OwnerState>,
+    pub(super) zones: [Zone; 2],
+    pub(super) live: u64,
+}
+
+impl Arena {
+    /// An arena with nothing mapped. `table` must cover `pages * page_grains` grains.
+    #[must_use]
+    pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
+        let mut arena = Self {
+            options,
+            table,
+            slab: Slab::default(),
+            chunks: Chunks::new(options.small_pages),
+            owners: Vec::new(),
+            zones: [Zone::default(), Zone::default()],
+            live: 0,
+        };
+        let idle = arena.owner_add(false);
+        debug_assert_eq!(idle, IDLE);
+        let boundary = options.small_pages * options.page_grains;
+        let small = arena.add_hole(0, boundary, NONE);
+        if options.pages > options.small_pages {
+            let large = arena.add_hole(boundary, options.pages * options.page_grains - boundary, small);
+            if small != NONE {
+                arena.slab[small].next = large;
+            }
+        }
+        arena
+    }
+
+    /// An arena that has no addresses: every request fails, every pointer is foreign.
+    #[must_use]
+    pub fn closed() -> Self {
+        let options =
+            ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0, max_chunk_pages: 0, movable: true };
+        Self::new(options, Arc::new(Table::new(0)))
+    }
+
+    fn add_hole(&mut self, start: u64, len: u64, prev: BlockId) -> BlockId {
+        if len == 0 {
+            return NONE;
+        }
+        let block = Block {
+            start,
+            len,
+            prev,
+            next: NONE,
+            kind: Kind::Hole,
+            owner: IDLE,
+            epoch: 0,
+            link_prev: NONE,
+            link_next: NONE,
+        };
+        let id = self.slab.add(block);
+        self.attach(id);
+        id
+    }
+
+    // ---- owners --------------------------------------------------------------------------------------
+
+    /// A new owner; `private` memory is used by its owner alone until [`Arena::promote`] ends that.
+    pub fn owner_add(&mut self, private: bool) -> Owner {
+        let state = OwnerState { alive: true, private, ..OwnerState::default() };
+        if let Some(id) = self.owners.iter().position(|owner| !owner.alive) {
+            self.owners[id] = state;
+            return id as Owner;
+        }
+        self.owners.push(state);
+        (self.owners.len() - 1) as Owner
+    }
+
+    /// Forgets an owner. pre: it has no free memory.
+    pub fn owner_remove(&mut self, owner: Owner) {
+        debug_assert_eq!(self.owners[owner as usize].free, 0);
+        self.owners[owner as usize].alive = false;
+    }
+
+    /// Free grains in this owner's order.
+    #[must_use]
+    pub fn owner_free(&self, owner: Owner) -> u64 {
+        self.owners[owner as usize].free
+    }
+
+    // ---- giving out and taking back ------------------------------------------------------------------
+
+    /// Gives out `grains` from the free memory of `owner` or of nobody: the offset, in grains.
+    pub fn take(&mut self, owner: Owner, grains: u64) -> Option<u64> {
+        let id = self.best_fit(owner, grains)?;
+        self.detach(id);
+        let block = self.slab[id];
+        if block.len > grains {
+            self.cut(id, block.start + grains);
+            let rest = self.slab[id].next;
+            self.attach(rest);
+        }
+        self.make_live(id);
+        Some(block.start)
+    }
+
+    /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
+    pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
+        let id = self.table.block(start);
+        debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
+        self.table.write(start, Header::ABSENT);
+        self.live -= self.slab[id].len;
+        let block = &mut self.slab[id];
+        (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
+        self.attach_merged(id);
+    }
+
+    pub(super) fn make_live(&mut self, id: BlockId) {
+        let block = &mut self.slab[id];
+        block.kind = Kind::Live;
+        self.table.set_block(block.start, id);
+        self.live += block.len;
+    }
+
+    fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
+        let zone = self.zone_for(grains);
+        let own = self.owners[owner as usize].sets[zone].best_fit(grains);
+        if owner == IDLE {
+            return own;
+        }
+        let idle = self.owners[IDLE as usize].sets[zone].best_fit(grains);
+        match (own, idle) {
+            (Some(a), Some(b)) if self.slab[b].len < self.slab[a].len => Some(b),
+            (Some(a), _) => Some(a),
+            (None, found) => found,
+        }
+    }
+
+    // ---- passing memory on ---------------------------------------------------------------------------
+
+    /// Everything `owner` freed up to `epoch` has been proven unused: it becomes anybody's.
+    pub fn promote(&mut self, owner: Owner, epoch: u64) {
+        self.pass_on(owner, IDLE, epoch, 0);
+    }
+
+    /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
+    /// for `grains` if one block has it, else all of it. Returns the grains that changed hands.
+    pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64) -> u64 {
+        let zone = self.zone_for(grains);
+        if let Some(id) = self.owners[from as usize].sets[zone].best_fit(grains)
+            && self.slab[id].epoch <= epoch
+        {
+            let len = self.slab[id].len;
+            self.change_owner(id, to, to_epoch);
+            return len;
+        }
+        self.pass_on(from, to, epoch, to_epoch)
+    }
+
+    fn pass_on(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64) -> u64 {
+        let mut passed = 0;
+        for zone in 0..2 {
+            for id in self.owners[from as usize].sets[zone].all(&self.slab) {
+                let block = self.slab[id];
+                // A merge may have swallowed a block of the list: then it is no longer `from`'s.
+                if block.kind == Kind::Free && block.owner == from && block.epoch <= epoch {
+                    passed += block.len;
+                    self.change_owner(id, to, to_epoch);
+                }
+            }
+        }
+        passed
+    }
+
+    fn change_owner(&mut self, id: BlockId, to: Owner, epoch: u64) {
+        self.detach(id);
+        (self.slab[id].owner, self.slab[id].epoch) = (to, epoch);
+        self.attach_merged(id);
+    }
+
+    // ---- moving and unmapping ------------------------------------------------------------------------
+
+    /// The old place of a moved chunk has been unmapped.
+    pub fn unmapped(&mut self, retired: Retired) {
+        self.chunks.set(retired.page, retired.pages, super::chunk::UNMAPPED);
+        self.slab[retired.block].kind = Kind::Hole;
+        self.attach_merged(retired.block);
+    }
+
+    // ---- figures -------------------------------------------------------------------------------------
+
+    /// Pages of all chunks.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u64 {
+        self.chunks.mapped
+    }
+
+    /// Grains given out, front caches included.
+    #[must_use]
+    pub fn live_grains(&self) -> u64 {
+        self.live
+    }
+
+    /// Grains held by private pools' free blocks.
+    #[must_use]
+    pub fn private_free(&self) -> u64 {
+        self.owners.iter().filter(|owner| owner.alive && owner.private).map(|owner| owner.free).sum()
+    }
+
+    /// The longest free block, in grains.
+    #[must_use]
+    pub fn largest_free(&self) -> u64 {
+        let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
+        sets.map(|set| set.longest(&self.slab)).max().unwrap_or(0)
+    }
+
+    /// The live block that contains `grain`: its start and length. Slow: looks back over the block's length.
+    #[must_use]
+    pub fn containing(&self, grain: u64) -> Option<(u64, u64)> {
+        let page_grains = self.options.page_grains;
+        let mut at = grain;
+        loop {
+            if (at == grain || (at + 1).is_multiple_of(page_grains)) && self.chunks.at(at / page_grains) >= RETIRING {
+                return None;
+            }
+            // A stale index may name any block; it counts only if a live block really starts here.
+            if let Some(block) = self.slab.get(self.table.block(at))
+                && (block.kind, block.start) == (Kind::Live, at)
+                && block.len > 0
+            {
+                return (grain < block.end()).then_some((block.start, block.len));
+            }
+            at = at.checked_sub(1)?;
+        }
+    }
+
+    // ---- the indices ---------------------------------------------------------------------------------
+
+    pub(super) fn zone_for(&self, grains: u64) -> usize {
+        usize::from(grains > self.options.small_grains)
+    }
+
+    pub(super) fn zone_at(&self, start: u64) -> usize {
+        usize::from(start >= self.options.small_pages * self.options.page_grains)
+    }
+
+    /// Puts a block into the index that its kind and owner say.
+    pub(super) fn attach(&mut self, id: BlockId) {
+        let block = self.slab[id];
+        let zone = self.zone_at(block.start);
+        match block.kind {
+            Kind::Free => {
+                let owner = &mut self.owners[block.owner as usize];
+                owner.free += block.len;
+                owner.sets[zone].insert(&mut self.slab, id);
+                if block.len >= self.options.page_grains {
+                    self.zones[zone].big.insert(block.start, id);
+                }
+            }
+            Kind::Hole => {
+                self.zones[zone].holes.insert(block.start, id);
+            }
+            Kind::Live | Kind::Retiring => {}
+        }
+    }
+
+    pub(super) fn detach(&mut self, id: BlockId) {
+        let block = self.slab[id];
+        let zone = self.zone_at(block.start);
+        match block.kind {
+            Kind::Free => {
+                let owner = &mut self.owners[block.owner as usize];
+                owner.free -= block.len;
+                owner.sets[zone].remove(&mut self.slab, id);
+                if block.len >= self.options.page_grains {
+                    self.zones[zone].big.remove(&block.start);
+                }
+            }
+            Kind::Hole => {
+                self.zones[zone].holes.remove(&block.start);
+            }
+            Kind::Live | Kind::Retiring => {}
+        }
+    }
+
+    /// Cuts a detached block at `at`; the right part is its `next`, detached too.
+    pub(super) fn cut(&mut self, id: BlockId, at: u64) {
+        let block = self.slab[id];
+        debug_assert!(block.start < at && at < block.end());
+        let right = Block { start: at, len: block.end() - at, prev: id, ..block };
+        let right = self.slab.add(right);
+        if block.next != NONE {
+            self.slab[block.next].prev = right;
+        }
+        self.slab[id].next = right;
+        self.slab[id].len = at - block.start;
+    }
+
+    /// Takes `start..end` out of a block: the returned block is detached, what is left on either side is attached.
+    pub(super) fn carve(&mut self, id: BlockId, start: u64, end: u64) -> BlockId {
+        self.detach(id);
+        let mut middle = id;
+        if self.slab[id].start < start {
+            self.cut(id, start);
+            middle = self.slab[id].next;
+            self.attach(id);
+        }
+        if end < self.slab[middle].end() {
+            self.cut(middle, end);
+            let right = self.slab[middle].next;
+            self.attach(right);
+        }
+        middle
+    }
+
+    /// Joins a detached block with its neighbours where they can be one, and attaches it.
+    pub(super) fn attach_merged(&mut self, id: BlockId) {
+        let mut id = id;
+        let prev = self.slab[id].prev;
+        if prev != NONE && self.can_join(prev, id) {
+            self.detach(prev);
+            self.swallow_next(prev);
+            id = prev;
+        }
+        let next = self.slab[id].next;
+        if next != NONE && self.can_join(id, next) {
+            self.detach(next);
+            self.swallow_next(id);
+        }
+        self.attach(id);
+    }
+
+    pub(super) fn can_join(&self, left: BlockId, right: BlockId) -> bool {
+        let (left, right) = (&self.slab[left], &self.slab[right]);
+        left.kind == right.kind
+            && match left.kind {
+                Kind::Free => left.owner == right.owner,
+                Kind::Hole => true,
+                Kind::Live | Kind::Retiring => false,
+            }
+            && self.zone_at(left.start) == self.zone_at(right.start)
+    }
+
+    /// Joins a detached block with its detached right neighbour. The left index stays.
+    pub(super) fn swallow_next(&mut self, id: BlockId) {
+        let right_id = self.slab[id].next;
+        let right = self.slab[right_id];
+        let left = &mut self.slab[id];
+        left.len += right.len;
+        left.epoch = left.epoch.max(right.epoch);
+        left.next = right.next;
+        if right.next != NONE {
+            self.slab[right.next].prev = id;
+        }
+        // What is left in the slab must match nothing that a stale index could look for.
+        self.slab[right_id].kind = Kind::Live;
+        self.slab[right_id].len = 0;
+        self.slab.remove(right_id);
+    }
+}

@@ -1,0 +1,94 @@
+//! Blocks and the slab that holds them.
+
+/// Index of a block in the slab.
+pub type BlockId = u32;
+
+/// Whose order a free block follows. Made by [`super::Arena::owner_add`].
+pub type Owner = u32;
+
+/// The owner of memory whose every use is proven to be over.
+pub const IDLE: Owner = 0;
+
+/// No block.
+pub(super) const NONE: BlockId = BlockId::MAX;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Given out (to a caller, or to a front cache).
+    Live,
+    /// Mapped and unused; its owner says in whose order.
+    Free,
+    /// Left by a chunk that moved; still mapped until its fence has passed.
+    Retiring,
+    /// Nothing is mapped.
+    Hole,
+}
+
+/// A span of the arena, in grains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub start: u64,
+    pub len: u64,
+    /// Neighbours in address order.
+    pub prev: BlockId,
+    pub next: BlockId,
+    pub kind: Kind,
+    /// For free blocks: whose order, and up to which epoch.
+    pub owner: Owner,
+    pub epoch: u64,
+    /// Links of the exact-size list a small free block is in.
+    pub link_prev: BlockId,
+    pub link_next: BlockId,
+}
+
+impl Block {
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// All blocks. An index stays valid until its block is removed; freed places are used again.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    blocks: Vec<Block>,
+    vacant: Vec<BlockId>,
+}
+
+impl Slab {
+    pub fn add(&mut self, block: Block) -> BlockId {
+        if let Some(id) = self.vacant.pop() {
+            self.blocks[id as usize] = block;
+            return id;
+        }
+        let id = BlockId::try_from(self.blocks.len()).expect("fewer than 2^32 blocks: an arena has fewer grains live");
+        self.blocks.push(block);
+        id
+    }
+
+    pub fn remove(&mut self, id: BlockId) {
+        self.vacant.push(id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.blocks.len() - self.vacant.len()
+    }
+
+    /// The block, if the index was ever given out.
+    pub fn get(&self, id: BlockId) -> Option<&Block> {
+        self.blocks.get(id as usize)
+    }
+}
+
+impl std::ops::Index<BlockId> for Slab {
+    type Output = Block;
+    fn index(&self, id: BlockId) -> &Block {
+        &self.blocks[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<BlockId> for Slab {
+    fn index_mut(&mut self, id: BlockId) -> &mut Block {
+        &mut self.blocks[id as usize]
+    }
+}

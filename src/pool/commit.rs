@@ -1,0 +1,148 @@
+//! Carrying a plan out in the books, once the driver has done its part; and giving chunks back.
+
+use super::arena::{Arena, Retired};
+use super::block::{BlockId, IDLE, Kind, NONE, Owner};
+use super::chunk::ChunkId;
+use super::plan::{Plan, Source};
+
+/// A chunk that can be given back to the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// For [`Arena::forget`].
+    pub chunk: ChunkId,
+    /// First page where it is mapped.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// The driver's handle.
+    pub handle: u64,
+}
+
+impl Arena {
+    /// The plan's chunks are mapped and accessible at their new places: gives the block out.
+    /// `created` holds a handle for each [`Source::Create`], in the plan's order.
+    /// Returns the old places of moved chunks.
+    /// pre: nothing changed since the plan was made.
+    pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
+        self.claim(plan, owner, epoch);
+        let mut handles = created.iter();
+        let mut retired = Vec::new();
+        for fill in &plan.fills {
+            match fill.source {
+                Source::Create => {
+                    let handle = *handles.next().expect("one handle for each chunk to create");
+                    self.chunks.add(fill.page, fill.pages, handle);
+                }
+                Source::Steal(chunk, _) => {
+                    retired.push(self.retire(chunk));
+                    self.chunks.move_to(chunk, fill.page);
+                }
+            }
+        }
+        retired
+    }
+
+    /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
+    fn claim(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
+        let end = plan.start + plan.grains;
+        let mut ranges = plan.ranges.iter();
+        let mut at = plan.start;
+        let mut id = plan.first;
+        let mut claimed = NONE;
+        while at < end {
+            if self.slab[id].kind == Kind::Hole {
+                let &(page, pages) = ranges.next().expect("one range for each hole in the window");
+                let page_grains = self.options.page_grains;
+                id = self.carve(id, page * page_grains, (page + pages) * page_grains);
+                let block = &mut self.slab[id];
+                (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
+                self.attach(id);
+            }
+            let stop = end.min(self.slab[id].end());
+            id = self.carve(id, at, stop);
+            at = stop;
+            if claimed == NONE {
+                claimed = id;
+                id = self.slab[id].next;
+            } else {
+                self.swallow_next(claimed);
+                id = self.slab[claimed].next;
+            }
+        }
+        self.make_live(claimed);
+        for side in [self.slab[claimed].prev, self.slab[claimed].next] {
+            if side != NONE && self.slab[side].kind == Kind::Free {
+                self.detach(side);
+                self.attach_merged(side);
+            }
+        }
+    }
+
+    fn retire(&mut self, chunk: ChunkId) -> Retired {
+        let chunk = self.chunks.get(chunk);
+        let idle;
+        let block = {
+            let id = self.free_block_of(chunk.page);
+            idle = self.slab[id].owner == IDLE;
+            self.carve_pages(id, chunk.page, chunk.pages)
+        };
+        self.slab[block].kind = Kind::Retiring;
+        Retired { block, page: chunk.page, pages: chunk.pages, idle }
+    }
+
+    fn carve_pages(&mut self, id: BlockId, page: u64, pages: u64) -> BlockId {
+        let page_grains = self.options.page_grains;
+        self.carve(id, page * page_grains, (page + pages) * page_grains)
+    }
+
+    /// The free block that holds a wholly free chunk's first page.
+    fn free_block_of(&self, page: u64) -> BlockId {
+        let start = page * self.options.page_grains;
+        let zone = &self.zones[self.zone_at(start)];
+        *zone.big.range(..=start).next_back().expect("a free chunk lies in a free block").1
+    }
+
+    /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
+    /// where there are so many.
+    #[must_use]
+    pub fn spare(&self, pages: u64) -> Vec<Spare> {
+        let page_grains = self.options.page_grains;
+        let mut found = Vec::new();
+        let mut total = 0;
+        for zone in [1, 0] {
+            for &id in self.zones[zone].big.values().rev() {
+                let block = &self.slab[id];
+                if block.owner != IDLE {
+                    continue;
+                }
+                let (from, mut to) = (block.start.div_ceil(page_grains), block.end() / page_grains);
+                while to > from && total < pages {
+                    let id = self.chunks.at(to - 1);
+                    let chunk = self.chunks.get(id);
+                    if chunk.page >= from && chunk.end() <= to {
+                        found.push(Spare { chunk: id, page: chunk.page, pages: chunk.pages, handle: chunk.handle });
+                        total += chunk.pages;
+                    }
+                    to = chunk.page.max(from);
+                }
+            }
+        }
+        found
+    }
+
+    /// A spare chunk has been unmapped.
+    pub fn forget(&mut self, spare: Spare) {
+        let id = self.free_block_of(spare.page);
+        let id = self.carve_pages(id, spare.page, spare.pages);
+        self.chunks.remove(spare.chunk);
+        self.slab[id].kind = Kind::Hole;
+        self.attach_merged(id);
+    }
+
+    /// Every chunk: first page, pages, handle. For taking the arena down.
+    #[must_use]
+    pub fn all_chunks(&self) -> Vec<Spare> {
+        let spare = |(chunk, c): (ChunkId, super::chunk::Chunk)| Spare { chunk, page: c.page, pages: c.pages, handle: c.handle };
+        self.chunks.alive().map(spare).collect()
+    }
+}

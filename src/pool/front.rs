@@ -1,0 +1,193 @@
+//! A stream's front cache: the blocks it freed last, ready for its next request of the same length.
+//!
+//! To the arena these blocks are still given out: they neither join their neighbours nor serve other
+//! lengths. So the cache is bounded, most tightly where blocks are long, and emptied before the pool
+//! takes more memory.
+
+use super::size_class::{BINNED, EXACT, STEPPED_BINS, stepped_bin};
+
+/// A block in a front cache: offset and length in grains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cached {
+    /// Offset in grains.
+    pub start: u64,
+    /// Length in grains.
+    pub grains: u64,
+}
+
+/// The last blocks of one length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exact {
+    count: u64,
+    starts: [u64; 15],
+}
+
+/// The last few blocks of a range of lengths, oldest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Few {
+    count: usize,
+    blocks: [Cached; 4],
+}
+
+impl Few {
+    fn pop(&mut self, grains: u64) -> Option<u64> {
+        let filled = self.blocks.get_mut(..self.count)?;
+        let found = filled.iter().rposition(|block| block.grains == grains)?;
+        let start = filled[found].start;
+        filled[found..].rotate_left(1);
+        self.count -= 1;
+        Some(start)
+    }
+
+    /// Keeps the block; what no longer fits, the oldest, comes back.
+    fn push(&mut self, block: Cached, bound: usize) -> Option<Cached> {
+        if self.count < bound {
+            self.blocks[self.count] = block;
+            self.count += 1;
+            return None;
+        }
+        let oldest = self.blocks[0];
+        self.blocks.copy_within(1..bound, 0);
+        self.blocks[bound - 1] = block;
+        Some(oldest)
+    }
+}
+
+/// One stream's cache. Fixed size: neither call allocates.
+#[derive(Debug)]
+pub struct Front {
+    exact: Box<[Exact; EXACT as usize]>,
+    stepped: Box<[Few; STEPPED_BINS]>,
+    /// Longer than any bin: only the last of them, since they would split the arena's free memory.
+    long: Few,
+    /// Grains held in bins.
+    binned: u64,
+    limit: u64,
+}
+
+/// Blocks over 1 MiB that a front keeps.
+const LONG: usize = 2;
+
+impl Front {
+    /// Its bins hold at most `limit` grains.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self {
+            exact: Box::new([Exact::default(); EXACT as usize]),
+            stepped: Box::new([Few::default(); STEPPED_BINS]),
+            long: Few::default(),
+            binned: 0,
+            limit,
+        }
+    }
+
+    /// The block of exactly this length that was put in last.
+    pub fn pop(&mut self, grains: u64) -> Option<u64> {
+        if grains > BINNED {
+            return self.long.pop(grains);
+        }
+        let start = if grains <= EXACT {
+            let bin = self.exact.get_mut((grains as usize).wrapping_sub(1))?;
+            let last = bin.count.checked_sub(1)?;
+            let start = *bin.starts.get(last as usize)?;
+            bin.count = last;
+            start
+        } else {
+            self.stepped[stepped_bin(grains)].pop(grains)?
+        };
+        self.binned -= grains;
+        Some(start)
+    }
+
+    /// Keeps a block. What the cache does not keep comes back, for the arena: this block or an older one.
+    #[must_use]
+    pub fn push(&mut self, block: Cached) -> Option<Cached> {
+        let grains = block.grains;
+        if grains > BINNED {
+            return self.long.push(block, LONG);
+        }
+        if self.binned + grains > self.limit {
+            return Some(block);
+        }
+        let left = if grains <= EXACT {
+            let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return Some(block) };
+            let Some(place) = bin.starts.get_mut(bin.count as usize) else { return Some(block) };
+            *place = block.start;
+            bin.count += 1;
+            None
+        } else {
+            self.stepped[stepped_bin(grains)].push(block, 4)
+        };
+        self.binned += grains - left.map_or(0, |left| left.grains);
+        left
+    }
+
+    /// Grains held. For checks: adds up.
+    #[must_use]
+    pub fn grains(&self) -> u64 {
+        let few = |few: &Few| few.blocks[..few.count].iter().map(|block| block.grains).sum::<u64>();
+        few(&self.long) + self.binned
+    }
+
+    /// Empties the cache into `take`.
+    pub fn drain(&mut self, mut take: impl FnMut(Cached)) {
+        let empty = |few: &mut Few, take: &mut dyn FnMut(Cached)| {
+            few.blocks[..few.count].iter().for_each(|&block| take(block));
+            few.count = 0;
+        };
+        empty(&mut self.long, &mut take);
+        if self.binned == 0 {
+            return;
+        }
+        for (index, bin) in self.exact.iter_mut().enumerate() {
+            for &start in &bin.starts[..bin.count as usize] {
+                take(Cached { start, grains: index as u64 + 1 });
+            }
+            bin.count = 0;
+        }
+        for bin in self.stepped.iter_mut() {
+            empty(bin, &mut take);
+        }
+        self.binned = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_back_the_last_of_the_same_length_only() {
+        let mut front = Front::new(1 << 30);
+        for grains in [1, 128, 129, BINNED, BINNED + 7] {
+            assert_eq!(front.push(Cached { start: grains * 10, grains }), None);
+            assert_eq!(front.push(Cached { start: grains * 10 + 1, grains }), None);
+            assert_eq!(front.pop(grains), Some(grains * 10 + 1));
+            assert_eq!(front.pop(grains + 3), None);
+        }
+        let mut left = Vec::new();
+        front.drain(|block| left.push(block.grains));
+        assert_eq!((left.as_slice(), front.binned), (&[BINNED + 7, 1, 128, 129, BINNED][..], 0));
+        assert_eq!(front.pop(1), None);
+        assert_eq!(front.pop(0), None);
+    }
+
+    #[test]
+    fn keeps_within_its_bounds() {
+        let mut front = Front::new(20);
+        assert_eq!(front.push(Cached { start: 0, grains: 20 }), None);
+        assert_eq!(front.push(Cached { start: 20, grains: 1 }), Some(Cached { start: 20, grains: 1 }));
+        let mut front = Front::new(1 << 30);
+        let kept = (0..100).filter(|&start| front.push(Cached { start, grains: 1 }).is_none()).count();
+        assert_eq!(kept, 15);
+        let long = |start| Cached { start, grains: 5000 + start };
+        assert_eq!((front.push(long(0)), front.push(long(1))), (None, None));
+        assert_eq!((front.push(long(2)), front.push(long(3))), (Some(long(0)), Some(long(1))));
+        assert_eq!((front.pop(5002), front.pop(5000)), (Some(2), None));
+        for start in 0..6 {
+            let old = front.push(Cached { start, grains: 200 });
+            assert_eq!(old.map(|block| block.start), u64::checked_sub(start, 4));
+        }
+        assert_eq!(front.binned, 15 + 4 * 200);
+    }
+}

@@ -1,0 +1,331 @@
+//! Making room where no free block is long enough: which run of addresses, and what to fill it with.
+//!
+//! A plan changes nothing. Its caller creates and maps what the plan names, then commits it, or drops it.
+
+use super::arena::Arena;
+use super::block::{BlockId, IDLE, Kind, NONE, Owner};
+use super::chunk::ChunkId;
+
+/// Where a missing run of pages comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A wholly free chunk that is mapped elsewhere; the value is its driver handle.
+    Steal(ChunkId, u64),
+    /// Physical memory yet to be created.
+    Create,
+}
+
+/// One chunk's new place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// First page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// Which chunk.
+    pub source: Source,
+}
+
+/// How to make room for one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where the block will start, and its length, in grains.
+    pub start: u64,
+    /// Length in grains.
+    pub grains: u64,
+    /// The block that `start` lies in now.
+    pub(super) first: BlockId,
+    /// Contiguous page ranges that get mapped, in address order: first page, pages.
+    pub ranges: Vec<(u64, u64)>,
+    /// The chunks that fill the ranges, in no particular order.
+    pub fills: Vec<Fill>,
+}
+
+impl Plan {
+    /// Pages of new physical memory it asks for.
+    #[must_use]
+    pub fn new_pages(&self) -> u64 {
+        self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
+    }
+}
+
+/// A span of addresses and how many of its pages are not mapped.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    start: u64,
+    missing: u64,
+    first: BlockId,
+}
+
+/// A missing run inside a window, and the pages of its hole on either side that more could be mapped into.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    page: u64,
+    pages: u64,
+    room_left: u64,
+    room_right: u64,
+}
+
+impl Arena {
+    /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
+    /// no addresses are left.
+    #[must_use]
+    pub fn plan(&self, owner: Owner, grains: u64) -> Option<Plan> {
+        if !self.options.movable {
+            return self.plan_segment(grains);
+        }
+        let (least, roomiest) = self.windows(owner, grains);
+        let plan = self.fill(owner, grains, least?);
+        if plan.new_pages() == 0 {
+            return Some(plan);
+        }
+        // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
+        let spacious = self.fill(owner, grains, roomiest?);
+        Some(if spacious.new_pages() < plan.new_pages() { spacious } else { plan })
+    }
+
+    /// A segment of its own, a page away from its neighbour so that blocks never span two segments.
+    fn plan_segment(&self, grains: u64) -> Option<Plan> {
+        let page_grains = self.options.page_grains;
+        let bytes_pages = grains.div_ceil(page_grains);
+        // Small requests share a page, middling ones ten, as other pools do; large ones get what they need.
+        let pages = match bytes_pages {
+            0..=1 if self.zone_for(grains) == 0 => 1,
+            0..=5 => 10,
+            more => more,
+        };
+        let zone = self.zone_for(grains);
+        let (&start, &first) = self.zones[zone].holes.iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
+        let page = start / page_grains + 1;
+        Some(Plan {
+            start: page * page_grains,
+            grains,
+            first,
+            ranges: vec![(page, pages)],
+            fills: vec![Fill { page, pages, source: Source::Create }],
+        })
+    }
+
+    // ---- which window --------------------------------------------------------------------------------
+
+    fn usable(&self, id: BlockId, owner: Owner) -> bool {
+        let block = &self.slab[id];
+        match block.kind {
+            Kind::Hole => true,
+            Kind::Free => block.owner == owner || block.owner == IDLE,
+            Kind::Live | Kind::Retiring => false,
+        }
+    }
+
+    /// The window with the fewest missing pages, and the start of the longest hole.
+    fn windows(&self, owner: Owner, grains: u64) -> (Option<Window>, Option<Window>) {
+        let zone = self.zone_for(grains);
+        let mut least: Option<Window> = None;
+        let mut roomiest: Option<(u64, Window)> = None;
+        let mut run = Vec::new();
+        let mut seen_to = 0;
+        let idle_seeds = self.owners[IDLE as usize].sets[zone].long().filter(|_| owner != IDLE);
+        for seed in self.zones[zone].holes.values().copied().chain(idle_seeds) {
+            let block = &self.slab[seed];
+            if block.kind == Kind::Hole {
+                if block.len >= grains && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
+                    let missing = grains.div_ceil(self.options.page_grains);
+                    roomiest = Some((block.len, Window { start: block.start, missing, first: seed }));
+                }
+                if block.start < seen_to {
+                    continue;
+                }
+            }
+            self.run_around(seed, owner, zone, &mut run);
+            if block.kind == Kind::Hole {
+                seen_to = run.last().map_or(seen_to, |&id| self.slab[id].end());
+            }
+            self.best_window(&run, grains, &mut least);
+            if least.as_ref().is_some_and(|window| window.missing == 0) {
+                break;
+            }
+        }
+        (least, roomiest.map(|(_, window)| window))
+    }
+
+    /// The longest sequence of usable neighbours that contains `seed`.
+    fn run_around(&self, seed: BlockId, owner: Owner, zone: usize, run: &mut Vec<BlockId>) {
+        run.clear();
+        let inside = |id: BlockId| id != NONE && self.usable(id, owner) && self.zone_at(self.slab[id].start) == zone;
+        let mut first = seed;
+        while inside(self.slab[first].prev) {
+            first = self.slab[first].prev;
+        }
+        let mut id = first;
+        while inside(id) {
+            run.push(id);
+            id = self.slab[id].next;
+        }
+    }
+
+    /// Tries every window that begins or ends with a block of the run: one of them is the best.
+    fn best_window(&self, run: &[BlockId], grains: u64, least: &mut Option<Window>) {
+        let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
+        let (run_start, run_end) = (self.slab[first].start, self.slab[last].end());
+        if run_end - run_start < grains {
+            return;
+        }
+        for &id in run {
+            let block = &self.slab[id];
+            for start in [Some(block.start), block.end().checked_sub(grains)].into_iter().flatten() {
+                if start < run_start || start + grains > run_end {
+                    continue;
+                }
+                let (missing, first) = self.missing(run, start, start + grains);
+                let better = least.as_ref().is_none_or(|best| (missing, start) < (best.missing, best.start));
+                if better {
+                    *least = Some(Window { start, missing, first });
+                }
+            }
+        }
+    }
+
+    fn missing(&self, run: &[BlockId], start: u64, end: u64) -> (u64, BlockId) {
+        let mut pages = 0;
+        let mut first = NONE;
+        for &id in run {
+            let block = &self.slab[id];
+            if block.end() <= start || block.start >= end {
+                continue;
+            }
+            if first == NONE {
+                first = id;
+            }
+            if block.kind == Kind::Hole {
+                let (from, to) = self.pages_of(start.max(block.start), end.min(block.end()));
+                pages += to - from;
+            }
+        }
+        (pages, first)
+    }
+
+    /// The pages that `start..end` touches: first, and one past the last.
+    pub(super) fn pages_of(&self, start: u64, end: u64) -> (u64, u64) {
+        (start / self.options.page_grains, end.div_ceil(self.options.page_grains))
+    }
+
+    // ---- what to fill it with ------------------------------------------------------------------------
+
+    fn fill(&self, owner: Owner, grains: u64, window: Window) -> Plan {
+        let end = window.start + grains;
+        let mut plan =
+            Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        let mut stock = self.stealable(owner, window, grains);
+        for gap in self.gaps(window, end) {
+            self.fill_gap(gap, &mut stock, &mut plan);
+        }
+        plan
+    }
+
+    fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let mut id = window.first;
+        while id != NONE && self.slab[id].start < end {
+            let block = &self.slab[id];
+            if block.kind == Kind::Hole {
+                let (page, to) = self.pages_of(window.start.max(block.start), end.min(block.end()));
+                let (hole_page, hole_to) = self.pages_of(block.start, block.end());
+                gaps.push(Gap { page, pages: to - page, room_left: page - hole_page, room_right: hole_to - to });
+            }
+            id = block.next;
+        }
+        gaps
+    }
+
+    /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
+    /// outside the window. More than a few times what is missing is not looked at.
+    fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
+        let page_grains = self.options.page_grains;
+        let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
+        let enough = window.missing * 4 + 64;
+        let private = self.owners[owner as usize].private;
+        let mut found = Vec::new();
+        let mut pages = 0;
+        for zone in [1, 0] {
+            for &id in self.zones[zone].big.values().rev() {
+                let block = &self.slab[id];
+                if pages >= enough {
+                    return found;
+                }
+                if block.owner != IDLE && (private || block.owner != owner) {
+                    continue;
+                }
+                let from = block.start.div_ceil(page_grains);
+                let mut to = block.end() / page_grains;
+                while to > from && pages < enough {
+                    let chunk_id = self.chunks.at(to - 1);
+                    let chunk = self.chunks.get(chunk_id);
+                    if chunk.page < from {
+                        break;
+                    }
+                    if chunk.end() <= to && (chunk.end() <= keep_from || chunk.page >= keep_to) {
+                        found.push((chunk_id, chunk.pages));
+                        pages += chunk.pages;
+                    }
+                    to = chunk.page;
+                }
+            }
+        }
+        // Biggest first; among equals the order found, which is highest address first.
+        found.sort_by(|a, b| b.1.cmp(&a.1));
+        found
+    }
+
+    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan) {
+        let mut chosen: Vec<(Source, u64)> = Vec::new();
+        let mut left = gap.pages;
+        stock.retain(|&(id, pages)| {
+            let take = pages <= left;
+            if take {
+                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+                left -= pages;
+            }
+            !take
+        });
+        let room = gap.room_left.max(gap.room_right);
+        if left > 0 {
+            // Only bigger ones are left: the smallest of them, where the hole has room for the rest of it.
+            let fits = stock.iter().rposition(|&(_, pages)| pages <= left + room);
+            if let Some(index) = fits.filter(|&index| stock[index].1 >= left) {
+                let (id, pages) = stock.remove(index);
+                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+                left = 0;
+            }
+        }
+        let largest = self.chunk_pages();
+        while left > 0 {
+            let pages = largest.min(1 << left.ilog2());
+            chosen.push((Source::Create, pages));
+            left -= pages;
+        }
+        let total: u64 = chosen.iter().map(|&(_, pages)| pages).sum();
+        let over = total - gap.pages;
+        let page = if over <= gap.room_right { gap.page } else { gap.page - over };
+        plan.ranges.push((page, total));
+        let mut at = page;
+        for (source, pages) in chosen {
+            plan.fills.push(Fill { page: at, pages, source });
+            at += pages;
+        }
+    }
+
+    /// The largest chunk worth creating now: small while the pool is small, so that little is lost to
+    /// chunks that one block pins; larger later, so that the price per byte falls.
+    fn chunk_pages(&self) -> u64 {
+        if self.options.max_chunk_pages > 0 {
+            return self.options.max_chunk_pages;
+        }
+        let wanted = (self.chunks.mapped / Self::CHUNKS_AT_LEAST).clamp(1, Self::LARGEST_CHUNK);
+        1 << wanted.ilog2()
+    }
+
+    /// A pool is cut into at least so many chunks.
+    const CHUNKS_AT_LEAST: u64 = 512;
+    /// Pages of the largest chunk that is chosen without being asked for.
+    const LARGEST_CHUNK: u64 = 16;
+}

@@ -1,0 +1,350 @@
+//! One device's pool: the fast ways in and out. What they cannot serve goes to `room.rs` and `settle.rs`.
+//!
+//! Locks, always taken in this order: `inner` (the arena), then one stream's `hot`, then `peaks`.
+//! A hit takes its stream's `hot` alone. Nothing waits for the GPU under `inner`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::error::{Error, Result};
+use super::inner::Inner;
+use super::options::Options;
+use super::pressure::Pressure;
+use super::private::Route;
+use super::segments::Segments;
+use super::stream::Stream;
+use crate::driver::{Capabilities, Capture, Driver, ErrorKind};
+use crate::pool::{Arena, ArenaOptions, Cached, Header, State, Table};
+use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+
+/// Requests up to this many bytes live in the zone of small blocks.
+const SMALL: u64 = 256 << 10;
+
+/// The arena is so many times as long as the device's memory: moved chunks leave holes behind, and
+/// addresses cost nothing.
+const ADDRESSES_PER_BYTE: u64 = 16;
+
+/// The pool of one device.
+#[derive(Debug)]
+pub struct DevicePool {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) device: DeviceId,
+    pub(super) capabilities: Capabilities,
+    pub(super) options: Options,
+    /// The device's memory in bytes.
+    pub(super) total: u64,
+    /// Start and length of the reservation; for plain segments the start is 0.
+    pub(super) base: Address,
+    pub(super) span: u64,
+    pub(super) table: Arc<Table>,
+    pub(super) segments: Option<RwLock<Segments>>,
+    pub(super) inner: Mutex<Inner>,
+    pub(super) streams: RwLock<Streams>,
+    /// Private pools that take allocations now; 0 on the fast way.
+    pub(super) routes: RwLock<Vec<Route>>,
+    pub(super) routing: AtomicUsize,
+    /// Most bytes to hold.
+    pub(super) limit: AtomicU64,
+    pub(super) peaks: Mutex<Peaks>,
+    pub(super) pressure: Arc<Pressure>,
+}
+
+/// The streams a device's pool knows.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    pub slots: Vec<Option<Arc<Stream>>>,
+    pub by_key: HashMap<(StreamHandle, u64), Arc<Stream>>,
+}
+
+impl Streams {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Stream>> {
+        self.slots.iter().flatten()
+    }
+}
+
+/// Highest figures so far, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Peaks {
+    pub live: u64,
+}
+
+impl DevicePool {
+    /// Reserves the addresses of a device's pool; no memory is taken yet.
+    pub(super) fn new(driver: Arc<dyn Driver>, device: DeviceId, options: &Options, pressure: Arc<Pressure>) -> Result<Self> {
+        let capabilities = driver.capabilities(device)?;
+        let total = driver.memory_info(device)?.total;
+        let granularity = capabilities.granularity;
+        if options.max_chunk != 0 && options.max_chunk < granularity {
+            return Err(Error::invalid(format_args!(
+                "max_chunk is {} bytes; device {device} maps no less than {granularity} at a time",
+                options.max_chunk
+            )));
+        }
+        let span = (total * ADDRESSES_PER_BYTE).next_multiple_of(granularity);
+        let base = if capabilities.vmm { driver.reserve(device, span)? } else { Address(0) };
+        let table = Arc::new(Table::new(span / GRAIN));
+        let pages = span / granularity;
+        let arena = Arena::new(
+            ArenaOptions {
+                page_grains: granularity / GRAIN,
+                pages,
+                small_pages: pages / 4,
+                small_grains: SMALL / GRAIN,
+                max_chunk_pages: options.max_chunk / granularity,
+                movable: capabilities.vmm,
+            },
+            Arc::clone(&table),
+        );
+        let pool = Self {
+            driver,
+            device,
+            capabilities,
+            options: options.clone(),
+            total,
+            base,
+            span,
+            table,
+            segments: (!capabilities.vmm).then(RwLock::default),
+            inner: Mutex::new(Inner::new(arena)),
+            streams: RwLock::default(),
+            routes: RwLock::default(),
+            routing: AtomicUsize::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            peaks: Mutex::default(),
+            pressure,
+        };
+        pool.limit.store(pool.effective_limit(options.limit, options.fraction), Ordering::Relaxed);
+        Ok(pool)
+    }
+
+    /// The smaller of two limits, each 0 for none.
+    pub(super) fn effective_limit(&self, bytes: u64, fraction: f64) -> u64 {
+        let bytes = if bytes == 0 { u64::MAX } else { bytes };
+        if fraction == 0.0 {
+            return bytes;
+        }
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of memory need not be exact to the byte")]
+        let share = (self.total as f64 * fraction) as u64;
+        bytes.min(share)
+    }
+
+    /// Which device this is.
+    #[must_use]
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    // ---- out -----------------------------------------------------------------------------------------
+
+    /// Gives out `grains` on `stream`, charged to framework `tag`.
+    #[inline]
+    pub(super) fn allocate(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
+        let special = self.routing.load(Ordering::Acquire) != 0 || !stream.is_durable();
+        if special {
+            return self.allocate_with_care(stream, grains, tag);
+        }
+        self.allocate_plainly(stream, grains, tag)
+    }
+
+    #[inline]
+    fn allocate_plainly(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
+        {
+            let mut hot = stream.hot.lock();
+            if let Some(start) = hot.front.pop(grains) {
+                self.table.write(start, Header::live(grains, stream.slot, tag, false));
+                hot.counts.hits += 1;
+                let peak = stream.charge(&mut hot, grains, tag);
+                drop(hot);
+                if peak {
+                    self.look_at_peak();
+                }
+                return Ok(self.address(start));
+            }
+        }
+        let start = self.make_room(stream, grains)?;
+        self.table.write(start, Header::live(grains, stream.slot, tag, false));
+        self.book(stream, grains, tag);
+        Ok(self.address(start))
+    }
+
+    pub(super) fn book(&self, stream: &Stream, grains: u64, tag: u8) {
+        let peak = stream.charge(&mut stream.hot.lock(), grains, tag);
+        if peak {
+            self.look_at_peak();
+        }
+    }
+
+    #[cold]
+    fn allocate_with_care(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
+        if let Some(id) = self.route_of(stream.handle) {
+            return self.allocate_private(id, stream, grains, tag);
+        }
+        if !stream.is_durable() {
+            if let Capture::Active(_) = self.driver.stream_capture(self.device, stream.handle)? {
+                return Err(Error::Capturing(
+                    format!(
+                        "stream {} is being captured: memory for a graph must come from a private pool, begun with \
+                         forebay_private_begin before the capture",
+                        stream.handle
+                    )
+                    .into(),
+                ));
+            }
+            if let (false, Some(fence)) = (self.capabilities.stream_identity, &stream.fence) {
+                // Another stream may have taken the handle over: order it behind what the old one freed.
+                fence.hold_back(stream.handle)?;
+            }
+        }
+        self.allocate_plainly(stream, grains, tag)
+    }
+
+    // ---- in ------------------------------------------------------------------------------------------
+
+    /// Takes a block back in the order of `stream`.
+    #[inline]
+    pub(super) fn free(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+        let (start, header) = self.find_live(at)?;
+        if header.is_special() {
+            return self.free_special(stream, start, header);
+        }
+        if !self.table.swap(start, header, header.cached()) {
+            return self.free_contended(stream, at);
+        }
+        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
+            if let Err(error) = self.raise_for_free(stream, fence) {
+                return self.free_unfenced(stream, start, header, error);
+            }
+        }
+        let left = {
+            let own = header.stream() == stream.slot;
+            if !own {
+                self.credit(header);
+            }
+            let mut hot = stream.hot.lock();
+            if own {
+                stream.credit(&mut hot, header.len(), header.tag());
+            }
+            hot.front.push(Cached { start, grains: header.len() })
+        };
+        if let Some(block) = left {
+            let mut inner = self.inner.lock();
+            let epoch = inner.epoch(stream.slot);
+            inner.arena.give(block.start, stream.owner, epoch);
+        }
+        Ok(())
+    }
+
+    /// Another thread changed the header under us: it freed the block, or recorded a further use of it.
+    #[cold]
+    fn free_contended(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+        let (start, header) = self.find_live(at)?;
+        if header.is_special() { self.free_special(stream, start, header) } else { Err(self.bad_free(at)) }
+    }
+
+    fn raise_for_free(&self, stream: &Stream, fence: &super::fence::Fence) -> crate::driver::Result<()> {
+        if !self.capabilities.stream_identity {
+            fence.hold_back(stream.handle)?;
+        }
+        match fence.raise(stream.handle) {
+            // The process is ending: no work will run that could be disturbed.
+            Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Books a block as freed with the stream it is charged to.
+    pub(super) fn credit(&self, header: Header) {
+        let streams = self.streams.read();
+        if let Some(Some(stream)) = streams.slots.get(header.stream() as usize) {
+            stream.credit(&mut stream.hot.lock(), header.len(), header.tag());
+        }
+    }
+
+    // ---- addresses -----------------------------------------------------------------------------------
+
+    #[inline]
+    pub(super) fn address(&self, start: u64) -> Address {
+        match &self.segments {
+            None => self.base.plus(start * GRAIN),
+            Some(segments) => segments.read().address(start),
+        }
+    }
+
+    /// The grain at an address of this device's pool, whatever is there.
+    #[inline]
+    pub(super) fn grain(&self, at: Address) -> Option<u64> {
+        match &self.segments {
+            None => {
+                let offset = at.0.wrapping_sub(self.base.0);
+                (offset < self.span).then_some(offset / GRAIN)
+            }
+            Some(segments) => segments.read().grain(at),
+        }
+    }
+
+    /// Whether the address belongs to this device's pool.
+    #[inline]
+    pub(super) fn contains(&self, at: Address) -> bool {
+        self.grain(at).is_some()
+    }
+
+    #[inline]
+    pub(super) fn find_live(&self, at: Address) -> Result<(u64, Header)> {
+        let header = |start| (start, self.table.read(start));
+        match self.grain(at).map(header) {
+            Some((start, header)) if header.state() == State::Live && at.0 % GRAIN == 0 => Ok((start, header)),
+            _ => Err(self.bad_free(at)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn bad_free(&self, at: Address) -> Error {
+        let text = match self.grain(at) {
+            None => format!("{at} is not memory of this pool: free it where it was allocated"),
+            Some(start) if self.table.read(start).state() == State::Cached || at.0 % GRAIN == 0 && self.is_free(start) => {
+                format!("{at} is not live: it was freed before, or never given out")
+            }
+            Some(start) => match self.inner.lock().arena.containing(start) {
+                Some((block, grains)) => format!(
+                    "{at} lies {} bytes inside the live block of {} bytes at {}: only its start can be freed",
+                    at.0 - self.address(block).0,
+                    grains * GRAIN,
+                    self.address(block)
+                ),
+                None => format!("{at} is not live: it was freed before, or never given out"),
+            },
+        };
+        Error::BadFree(text.into())
+    }
+
+    fn is_free(&self, start: u64) -> bool {
+        self.inner.lock().arena.containing(start).is_none()
+    }
+
+    /// The live block that contains an address: its start and length in bytes.
+    pub fn block_around(&self, at: Address) -> Result<(Address, u64)> {
+        let found = self.grain(at).and_then(|grain| self.inner.lock().arena.containing(grain));
+        let live = found.filter(|&(start, _)| self.table.read(start).state() == State::Live);
+        live.map(|(start, grains)| (self.address(start), grains * GRAIN)).ok_or_else(|| self.bad_free(at))
+    }
+
+    /// Whether `start` names this stream still; a handle that was taken over by another stream does not.
+    pub(super) fn is_current(&self, stream: &Stream) -> bool {
+        stream.is_durable()
+            || !self.capabilities.stream_identity
+            || self.driver.stream_identity(self.device, stream.handle).is_ok_and(|identity| identity == stream.identity)
+    }
+
+    /// The largest request that could ever be served.
+    pub(super) fn longest_request(&self) -> u64 {
+        self.span / 4
+    }
+
+    /// Whether the handle always names the same living stream.
+    pub(super) fn lives_forever(handle: StreamHandle) -> bool {
+        handle.is_legacy()
+    }
+}

@@ -1,0 +1,64 @@
+//! A fence: "all work that a stream had been given when it was raised". Passed or not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::driver::{Driver, Event, Result};
+use crate::units::{DeviceId, StreamHandle};
+
+/// One event, shared by everything that waits for it, destroyed with the last.
+#[derive(Debug)]
+pub(super) struct Fence {
+    driver: Arc<dyn Driver>,
+    device: DeviceId,
+    event: Event,
+    /// Once passed, always passed, unless it is raised again.
+    passed: AtomicBool,
+}
+
+impl Fence {
+    /// A fence that nothing has to pass yet.
+    pub fn new(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Self> {
+        let event = driver.event_create(device)?;
+        Ok(Self { driver: Arc::clone(driver), device, event, passed: AtomicBool::new(true) })
+    }
+
+    /// A fence for all work that `stream` has now. pre: `stream` is alive.
+    pub fn after(driver: &Arc<dyn Driver>, device: DeviceId, stream: StreamHandle) -> Result<Arc<Self>> {
+        let fence = Self::new(driver, device)?;
+        fence.raise(stream)?;
+        Ok(Arc::new(fence))
+    }
+
+    /// Moves the fence behind all work that `stream` has now.
+    pub fn raise(&self, stream: StreamHandle) -> Result<()> {
+        self.passed.store(false, Ordering::Release);
+        self.driver.event_record(self.device, self.event, stream)
+    }
+
+    /// Whether the work is done. A driver that cannot tell counts as "not yet".
+    pub fn passed(&self) -> bool {
+        if self.passed.load(Ordering::Acquire) {
+            return true;
+        }
+        self.driver.event_passed(self.device, self.event).unwrap_or(false)
+    }
+
+    /// Waits for the work on the host.
+    pub fn wait(&self) -> Result<()> {
+        self.driver.event_wait(self.device, self.event)
+    }
+
+    /// Makes `stream` wait for the work; the host goes on.
+    pub fn hold_back(&self, stream: StreamHandle) -> Result<()> {
+        self.driver.stream_wait(self.device, stream, self.event)
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        if let Err(error) = self.driver.event_destroy(self.device, self.event) {
+            tracing::warn!(%error, "an event could not be destroyed");
+        }
+    }
+}

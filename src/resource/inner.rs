@@ -1,0 +1,144 @@
+//! What the arena's lock protects.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::fence::Fence;
+use super::private::Private;
+use super::stream::Stream;
+use crate::driver::Physical;
+use crate::pool::{Arena, Owner, Retired};
+
+/// The arena, and everything about it that is not in the streams' fronts.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub arena: Arena,
+    /// By stream slot.
+    orders: Vec<Order>,
+    /// Old places of moved chunks, oldest first; without a fence they may be unmapped at once.
+    pub retiring: VecDeque<(Option<Arc<Fence>>, Retired)>,
+    /// Freed blocks that further streams may still use.
+    pub deferred: Vec<Deferred>,
+    /// Further streams that use a live block, by its start.
+    pub uses: HashMap<u64, Vec<Arc<Stream>>>,
+    /// Private pools by id.
+    pub privates: HashMap<u128, Private>,
+    /// Which private pool a live block came from, by its start.
+    pub private_blocks: HashMap<u64, u128>,
+    /// Freed blocks whose last use nothing but a wait for the whole device proves to be over.
+    pub quarantine: Vec<(u64, Owner)>,
+    /// Owners of released private pools, waiting for the same.
+    pub released: HashSet<Owner>,
+    /// Physical memory that is unmapped but that the driver refused to take back.
+    pub orphans: Vec<(Physical, u64)>,
+    pub figures: Figures,
+}
+
+/// How far a stream's frees are covered by a fence.
+#[derive(Debug, Default)]
+struct Order {
+    /// Frees now get this epoch.
+    epoch: u64,
+    /// The newest fence raised, and the epoch it covers.
+    fence: Option<(Arc<Fence>, u64)>,
+}
+
+/// A block that waits for fences.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    pub start: u64,
+    pub owner: Owner,
+    pub slot: u16,
+    pub fences: Vec<Arc<Fence>>,
+}
+
+/// Counted under the lock. Bytes and counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub physical_peak: u64,
+    pub misses: u64,
+    pub steals: u64,
+    pub growths: u64,
+    pub waits: u64,
+    pub releases: u64,
+    pub out_of_memory: u64,
+    /// Of streams that were forgotten.
+    pub past_allocations: u64,
+    pub past_frees: u64,
+    pub past_hits: u64,
+}
+
+impl Inner {
+    pub fn new(arena: Arena) -> Self {
+        Self {
+            arena,
+            orders: Vec::new(),
+            retiring: VecDeque::new(),
+            deferred: Vec::new(),
+            uses: HashMap::new(),
+            privates: HashMap::new(),
+            private_blocks: HashMap::new(),
+            quarantine: Vec::new(),
+            released: HashSet::new(),
+            orphans: Vec::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    fn order(&mut self, slot: u16) -> &mut Order {
+        let slot = slot as usize;
+        if self.orders.len() <= slot {
+            self.orders.resize_with(slot + 1, Order::default);
+        }
+        &mut self.orders[slot]
+    }
+
+    /// The epoch of a free on this stream now.
+    pub fn epoch(&mut self, slot: u16) -> u64 {
+        self.order(slot).epoch
+    }
+
+    /// A fence was raised behind everything that this stream freed so far.
+    pub fn raised(&mut self, slot: u16, fence: Arc<Fence>) {
+        let order = self.order(slot);
+        order.fence = Some((fence, order.epoch));
+        order.epoch += 1;
+    }
+
+    /// The newest fence of this stream, and the epoch it covers.
+    pub fn fence(&mut self, slot: u16) -> Option<(Arc<Fence>, u64)> {
+        self.order(slot).fence.clone()
+    }
+
+    /// The stream's fence has passed and been acted on.
+    pub fn lowered(&mut self, slot: u16) {
+        self.order(slot).fence = None;
+    }
+
+    /// Empties a stream's front cache into the arena.
+    pub fn drain(&mut self, stream: &Stream) {
+        let epoch = self.epoch(stream.slot);
+        let arena = &mut self.arena;
+        stream.drain(|block| arena.give(block.start, stream.owner, epoch));
+    }
+
+    /// Whether a private pool keeps memory in this stream's order.
+    pub fn is_bound_to_private(&self, slot: u16) -> bool {
+        self.privates.values().any(|private| private.owners.contains_key(&slot))
+    }
+
+    /// Whether a freed block is still to come back to this owner.
+    pub fn awaits(&self, owner: Owner) -> bool {
+        self.deferred.iter().any(|block| block.owner == owner) || self.quarantine.iter().any(|&(_, of)| of == owner)
+    }
+
+    /// The slot will name another stream.
+    pub fn forget_order(&mut self, slot: u16) {
+        *self.order(slot) = Order::default();
+    }
+
+    /// Bytes of physical memory held for this pool, mapped or not.
+    pub fn orphaned(&self) -> u64 {
+        self.orphans.iter().map(|&(_, bytes)| bytes).sum()
+    }
+}

@@ -1,0 +1,125 @@
+//! What a pool can be told, by its options or by variables of the same names.
+
+use crate::driver::Choice;
+
+use super::error::{Error, Result};
+
+/// How a pool behaves. The defaults are what almost everybody wants.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Which driver; `None`: `FOREBAY_DRIVER`, else CUDA.
+    pub driver: Option<Choice>,
+    /// Most physical memory to hold per device, in bytes; 0: no limit but the device's. `FOREBAY_LIMIT`.
+    pub limit: u64,
+    /// The same as a share of the device's memory, in (0, 1]; 0: none. The smaller of both counts. `FOREBAY_FRACTION`.
+    pub fraction: f64,
+    /// Largest chunk in bytes, a power of two; 0: chunks follow the pool's size. `FOREBAY_MAX_CHUNK`.
+    pub max_chunk: u64,
+    /// Take new memory rather than wait for another stream's. `FOREBAY_GROW_FIRST`.
+    pub grow_first: bool,
+}
+
+impl Options {
+    /// The defaults, changed by the environment.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a variable that cannot be read as what it stands for.
+    pub fn from_environment() -> Result<Self> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    pub(crate) fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut options = Self::default();
+        if let Some(text) = get("FOREBAY_LIMIT") {
+            options.limit = parse_bytes("FOREBAY_LIMIT", &text)?;
+        }
+        if let Some(text) = get("FOREBAY_MAX_CHUNK") {
+            options.max_chunk = parse_bytes("FOREBAY_MAX_CHUNK", &text)?;
+        }
+        if let Some(text) = get("FOREBAY_FRACTION") {
+            options.fraction = text.trim().parse().map_err(|_| {
+                Error::invalid(format_args!("FOREBAY_FRACTION is \"{text}\"; it takes a number above 0, up to 1, like 0.5"))
+            })?;
+        }
+        if let Some(text) = get("FOREBAY_GROW_FIRST") {
+            options.grow_first = match text.trim() {
+                "0" | "" => false,
+                "1" => true,
+                _ => return Err(Error::invalid(format_args!("FOREBAY_GROW_FIRST is \"{text}\"; it takes 0 or 1"))),
+            };
+        }
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// Whether the values are in range, as far as that can be told without a device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the option, its value and what it takes.
+    pub fn validate(&self) -> Result<()> {
+        if !(self.fraction >= 0.0 && self.fraction <= 1.0) {
+            return Err(Error::invalid(format_args!("fraction is {}; it takes a number above 0, up to 1, or 0 for none", self.fraction)));
+        }
+        if self.max_chunk != 0 && !self.max_chunk.is_power_of_two() {
+            return Err(Error::invalid(format_args!(
+                "max_chunk is {}; it takes a power of two in bytes, like {}, or 0 to follow the pool",
+                self.max_chunk,
+                32 << 20
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Reads `8G`, `512M`, `1048576`: bytes, with K, M, G or T for powers of 1024.
+fn parse_bytes(name: &str, text: &str) -> Result<u64> {
+    let wrong = || Error::invalid(format_args!("{name} is \"{text}\"; it takes bytes like 1073741824, 512M, 8G or 1T"));
+    let trimmed = text.trim();
+    let unit = trimmed.chars().last().ok_or_else(wrong)?.to_ascii_uppercase();
+    let shift = match unit {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { trimmed } else { &trimmed[..trimmed.len() - 1] };
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &'static str, value: &'static str) -> Result<Options> {
+        Options::from_variables(move |asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn reads_what_it_documents() {
+        assert_eq!(read("FOREBAY_LIMIT", "8G").map(|o| o.limit), Ok(8 << 30));
+        assert_eq!(read("FOREBAY_LIMIT", " 12 ").map(|o| o.limit), Ok(12));
+        assert_eq!(read("FOREBAY_MAX_CHUNK", "32m").map(|o| o.max_chunk), Ok(32 << 20));
+        assert_eq!(read("FOREBAY_FRACTION", "0.5").map(|o| o.fraction), Ok(0.5));
+        assert_eq!(read("FOREBAY_GROW_FIRST", "1").map(|o| o.grow_first), Ok(true));
+    }
+
+    #[test]
+    fn refuses_the_rest_by_name() {
+        for (name, value) in [
+            ("FOREBAY_LIMIT", ""),
+            ("FOREBAY_LIMIT", "-1"),
+            ("FOREBAY_LIMIT", "99999999T"),
+            ("FOREBAY_LIMIT", "8GB"),
+            ("FOREBAY_MAX_CHUNK", "3M"),
+            ("FOREBAY_FRACTION", "half"),
+            ("FOREBAY_FRACTION", "1.5"),
+            ("FOREBAY_FRACTION", "NaN"),
+            ("FOREBAY_GROW_FIRST", "yes"),
+        ] {
+            let text = read(name, value).expect_err(value).to_string();
+            let option = name.trim_start_matches("FOREBAY_").to_lowercase();
+            assert!(text.contains(name) || text.contains(&option), "{name}={value}: {text}");
+        }
+    }
+}

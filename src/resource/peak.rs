@@ -1,0 +1,40 @@
+//! The highest number of bytes live at once, over all streams, without a counter that every hit shares.
+//!
+//! Each stream may rise to its own mark unnoticed. The marks add up to no more than the peak, so while all
+//! streams stay below theirs the total is below the peak. A stream that rises above its mark comes here:
+//! the total is summed, the peak raised if it must be, and what is left below it is dealt out again.
+//! Exact for one stream; while several threads allocate at the same instant a rise can be seen a moment late.
+
+use std::sync::atomic::Ordering;
+
+use super::device::DevicePool;
+
+impl DevicePool {
+    #[cold]
+    pub(super) fn look_at_peak(&self) {
+        let streams = self.streams.read();
+        let mut peaks = self.peaks.lock();
+        let total: u64 = streams.all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+        peaks.live = peaks.live.max(total);
+        let count = streams.all().count().max(1) as u64;
+        let share = (peaks.live - total) / count;
+        for stream in streams.all() {
+            stream.mark.store(stream.live.load(Ordering::Relaxed) + share, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes live now, and the most there were.
+    pub(super) fn live(&self) -> (u64, u64) {
+        self.look_at_peak();
+        let live = self.streams.read().all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+        (live, self.peaks.lock().live)
+    }
+
+    pub(super) fn reset_live_peak(&self) {
+        self.peaks.lock().live = 0;
+        for stream in self.streams.read().all() {
+            stream.hot.lock().counts.live_peak = stream.live.load(Ordering::Relaxed);
+        }
+        self.look_at_peak();
+    }
+}

@@ -1,0 +1,409 @@
+//! The pool as its callers see it: every device of one driver.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::device::DevicePool;
+use super::error::{Error, Result};
+use super::options::Options;
+use super::pressure::{Callback, Pressure, announce};
+use super::private::Filter;
+use super::stats::{Stats, StreamStats};
+use super::stream::Stream;
+use crate::driver::{self, Choice, Driver};
+use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+
+/// One memory pool per device, shared by whoever holds this.
+///
+/// Any thread may call anything. Blocks are freed in the order of the stream given to [`Pool::free`];
+/// a stream handle must be alive in the call that passes it, and is not used after that call unless it
+/// is a default stream, registered, or recorded as a further user of a live block.
+#[derive(Debug)]
+pub struct Pool {
+    id: u64,
+    driver: Arc<dyn Driver>,
+    options: Options,
+    devices: Box<[OnceLock<Arc<DevicePool>>]>,
+    /// One device is opened at a time.
+    opening: Mutex<()>,
+    pressure: Arc<Pressure>,
+}
+
+/// A stream that this thread used lately, and its device.
+struct Recent {
+    pool: u64,
+    device: DeviceId,
+    handle: StreamHandle,
+    home: Arc<DevicePool>,
+    stream: Arc<Stream>,
+}
+
+thread_local! {
+    /// The last few, so that a hit looks nothing up. The next to be replaced goes first.
+    static RECENT: RefCell<Vec<Recent>> = const { RefCell::new(Vec::new()) };
+}
+const RECENT_MOST: usize = 8;
+
+static IDS: AtomicU64 = AtomicU64::new(1);
+
+impl Pool {
+    /// A pool of its own. Takes no memory before the first request.
+    ///
+    /// # Errors
+    /// The driver cannot be used, or an option is out of range.
+    pub fn new(options: Options) -> Result<Arc<Self>> {
+        options.validate()?;
+        let choice = match options.driver {
+            Some(choice) => choice,
+            None => Choice::from_environment()?,
+        };
+        Self::with_driver(driver::open(choice)?, options)
+    }
+
+    /// The same on a driver that the caller opened.
+    ///
+    /// # Errors
+    /// An option is out of range.
+    pub fn with_driver(driver: Arc<dyn Driver>, options: Options) -> Result<Arc<Self>> {
+        options.validate()?;
+        driver::process::watch_fork();
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let devices = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
+        let pressure = Arc::new(Pressure::new(id));
+        let pool = Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure });
+        announce(id, Arc::downgrade(&pool));
+        Ok(pool)
+    }
+
+    /// The driver's name: `"cuda"` or `"host"`.
+    #[must_use]
+    pub fn driver_name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    /// The driver under the pool.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    /// How many devices there are.
+    #[must_use]
+    pub fn device_count(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
+    /// One device's pool, opened on first use.
+    ///
+    /// # Errors
+    /// [`Error::BadDevice`], [`Error::Forked`], or the driver's.
+    pub fn device(&self, ordinal: i32) -> Result<&Arc<DevicePool>> {
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
+        let place = usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index));
+        let bad = Error::BadDevice { asked: ordinal.into(), count: self.device_count() };
+        let place = place.ok_or(bad)?;
+        if let Some(open) = place.get() {
+            return Ok(open);
+        }
+        let _one_at_a_time = self.opening.lock();
+        if let Some(open) = place.get() {
+            return Ok(open);
+        }
+        let device = DeviceId(ordinal.unsigned_abs());
+        let fresh = DevicePool::new(Arc::clone(&self.driver), device, &self.options, Arc::clone(&self.pressure))?;
+        Ok(place.get_or_init(|| Arc::new(fresh)))
+    }
+
+    fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+        self.devices.iter().filter_map(OnceLock::get)
+    }
+
+    // ---- memory --------------------------------------------------------------------------------------
+
+    /// Allocates `bytes` on `device`, usable on `stream` from now on. 0 bytes give the null address.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing was changed.
+    #[inline]
+    pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
+        if bytes == 0 {
+            return self.device(device).map(|_| Address(0));
+        }
+        self.on_stream(device, stream, |home, stream| {
+            let grains = bytes.div_ceil(GRAIN);
+            if grains > home.longest_request() / GRAIN {
+                return Err(Error::too_big(bytes, home.longest_request()));
+            }
+            home.allocate(stream, grains, tag)
+        })
+    }
+
+    /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] if no live block starts there; nothing was changed.
+    #[inline]
+    pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
+        if at.0 == 0 {
+            return Ok(());
+        }
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
+        let device = self.device_of(at)?;
+        self.on_stream(device, stream, |home, stream| home.free(stream, at))
+    }
+
+    /// Notes that the block is also used on `stream`, which must live until the block is freed. The block
+    /// is reused only once the work that `stream` has at the time of the free is done.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] if no live block starts at `at`.
+    pub fn record_use(&self, at: Address, stream: StreamHandle) -> Result<()> {
+        let device = self.device_of(at)?;
+        self.on_stream(device, stream, |home, stream| home.record_use(stream, at))
+    }
+
+    /// The block around an address: its start and its size in bytes, as rounded up to 512.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] if no live block is there.
+    pub fn block_around(&self, at: Address) -> Result<(Address, u64)> {
+        let device = self.device_of(at)?;
+        self.device(device)?.block_around(at)
+    }
+
+    /// The size in bytes of the block that starts at `at`.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] if no live block starts there.
+    pub fn block_size(&self, at: Address) -> Result<u64> {
+        let device = self.device_of(at)?;
+        let (_, header) = self.device(device)?.find_live(at)?;
+        Ok(header.len() * GRAIN)
+    }
+
+    fn device_of(&self, at: Address) -> Result<i32> {
+        let found = self.opened().find(|home| home.contains(at));
+        found.map(|home| home.device().0 as i32).ok_or_else(|| {
+            Error::BadFree(format!("{at} is not memory of this pool: free it where it was allocated").into())
+        })
+    }
+
+    // ---- streams -------------------------------------------------------------------------------------
+
+    /// Calls `work` with what a handle names on a device: from this thread's recent streams where it is there.
+    #[inline]
+    fn on_stream<T>(&self, device: i32, handle: StreamHandle, work: impl Fn(&DevicePool, &Arc<Stream>) -> Result<T>) -> Result<T> {
+        let handle = handle.canonical();
+        let known = RECENT.try_with(|recent| {
+            let recent = recent.try_borrow().ok()?;
+            let fits = |entry: &&Recent| {
+                entry.handle == handle && entry.pool == self.id && entry.device.0 as i32 == device
+            };
+            let entry = recent.iter().find(fits)?;
+            entry.home.is_current(&entry.stream).then(|| work(&entry.home, &entry.stream))
+        });
+        if let Ok(Some(result)) = known {
+            return result;
+        }
+        let home = self.device(device)?;
+        let stream = home.stream(handle)?;
+        self.remember(home, handle, &stream);
+        work(home, &stream)
+    }
+
+    #[cold]
+    fn remember(&self, home: &Arc<DevicePool>, handle: StreamHandle, stream: &Arc<Stream>) {
+        let device = home.device();
+        let fresh = Recent { pool: self.id, device, handle, home: Arc::clone(home), stream: Arc::clone(stream) };
+        // Not possible while this thread is inside a callback, or ending: then the next call looks it up again.
+        let _ = RECENT.try_with(|recent| {
+            let Ok(mut recent) = recent.try_borrow_mut() else { return };
+            recent.retain(|entry| (entry.pool, entry.device, entry.handle) != (self.id, device, handle));
+            if recent.len() == RECENT_MOST {
+                recent.remove(0);
+            }
+            recent.push(fresh);
+        });
+    }
+
+    /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn stream_register(&self, device: i32, stream: StreamHandle) -> Result<()> {
+        self.device(device)?.register(stream)
+    }
+
+    /// Ends the promise; the stream may be destroyed after this call.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was not registered.
+    pub fn stream_unregister(&self, device: i32, stream: StreamHandle) -> Result<()> {
+        self.device(device)?.unregister(stream)
+    }
+
+    // ---- giving back, limits -------------------------------------------------------------------------
+
+    /// Gives free memory back to the driver until at most `keep` bytes are held; returns how many went.
+    ///
+    /// # Errors
+    /// The driver's, if it refused.
+    pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
+        self.device(device)?.trim(keep)
+    }
+
+    pub(super) fn trim_if_used(&self, device: DeviceId) -> u64 {
+        let home = self.devices.get(device.0 as usize).and_then(OnceLock::get);
+        home.map_or(0, |home| home.trim(0).unwrap_or(0))
+    }
+
+    /// Trims every device that was used.
+    pub fn trim_all(&self) {
+        for home in self.opened() {
+            if let Err(error) = home.trim(0) {
+                tracing::warn!(device = %home.device(), %error, "trim");
+            }
+        }
+    }
+
+    /// Sets the most bytes to hold on a device; 0 for no limit. What is held above it stays until trimmed.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn set_limit(&self, device: i32, bytes: u64) -> Result<()> {
+        let home = self.device(device)?;
+        home.limit.store(home.effective_limit(bytes, 0.0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same as a share of the device's memory, above 0 and up to 1.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside that range.
+    pub fn set_fraction(&self, device: i32, fraction: f64) -> Result<()> {
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return Err(Error::invalid(format_args!("fraction is {fraction}; it takes a number above 0, up to 1")));
+        }
+        let home = self.device(device)?;
+        home.limit.store(home.effective_limit(0, fraction), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The limit in bytes; 0 for none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn limit(&self, device: i32) -> Result<u64> {
+        let limit = self.device(device)?.limit.load(Ordering::Relaxed);
+        Ok(if limit == u64::MAX { 0 } else { limit })
+    }
+
+    /// Adds somebody to ask before a request fails; the number names him.
+    pub fn add_pressure_callback(&self, callback: Callback) -> u64 {
+        self.pressure.add(callback)
+    }
+
+    /// Removes him. A call under way on another thread may still be running.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an unknown number.
+    pub fn remove_pressure_callback(&self, id: u64) -> Result<()> {
+        if self.pressure.remove(id) {
+            return Ok(());
+        }
+        Err(Error::NotFound(format!("there is no pressure callback {id}: it was never added, or removed before").into()))
+    }
+
+    // ---- private pools -------------------------------------------------------------------------------
+
+    /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn private_begin(&self, device: i32, id: u128, takes: Filter) -> Result<()> {
+        self.device(device)?.private_begin(id, takes);
+        Ok(())
+    }
+
+    /// Ends the newest [`Pool::private_begin`] of this id.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if none is under way.
+    pub fn private_end(&self, device: i32, id: u128) -> Result<()> {
+        self.device(device)?.private_end(id)
+    }
+
+    /// Lets go of one hold; with the last, the pool's memory goes back to everybody.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an unknown id.
+    pub fn private_release(&self, device: i32, id: u128) -> Result<()> {
+        self.device(device)?.private_release(id)
+    }
+
+    // ---- figures -------------------------------------------------------------------------------------
+
+    /// A device's figures.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn stats(&self, device: i32) -> Result<Stats> {
+        Ok(self.device(device)?.stats())
+    }
+
+    /// One stream's figures; zeros for a stream that was never used.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn stream_stats(&self, device: i32, stream: StreamHandle) -> Result<StreamStats> {
+        Ok(self.device(device)?.stream(stream)?.stats())
+    }
+
+    /// Makes the present figures the peaks.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn reset_peaks(&self, device: i32) -> Result<()> {
+        self.device(device)?.reset_peaks();
+        Ok(())
+    }
+
+    /// A page about a device for a person.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn report(&self, device: i32) -> Result<String> {
+        Ok(self.device(device)?.report())
+    }
+
+    /// Verifies every equation of the pool. Slow; for tests.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with a sentence about the first equation that fails.
+    pub fn check(&self, device: i32) -> Result<()> {
+        self.device(device)?.check().map_err(Error::invalid)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if driver::process::is_forked() {
+            return;
+        }
+        for home in self.opened() {
+            home.close();
+        }
+        // This thread's recent streams would keep the emptied pools in memory.
+        let _ = RECENT.try_with(|recent| recent.try_borrow_mut().map(|mut recent| recent.retain(|entry| entry.pool != self.id)));
+    }
+}

@@ -1,0 +1,84 @@
+//! Asking others to give memory back before a request fails.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pool::Pool;
+use crate::units::DeviceId;
+
+/// Told the device and the bytes wanted; says whether it gave anything back. Called without any lock held,
+/// so it may free into the pool.
+pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
+
+/// All pools of the process, so that one can ask the others.
+static POOLS: Mutex<Vec<(u64, Weak<Pool>)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// A callback that allocates must not be called again by that allocation.
+    static CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whom a pool asks.
+pub(super) struct Pressure {
+    pool: u64,
+    next: AtomicU64,
+    callbacks: Mutex<Vec<(u64, std::sync::Arc<Callback>)>>,
+}
+
+impl std::fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pressure").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// User data of a C callback: the caller promised that it may be used from any thread.
+#[derive(Clone, Copy, Debug)]
+pub struct UserData(pub *mut c_void);
+
+impl Pressure {
+    pub fn new(pool: u64) -> Self {
+        Self { pool, next: AtomicU64::new(1), callbacks: Mutex::default() }
+    }
+
+    pub fn add(&self, callback: Callback) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.callbacks.lock().push((id, std::sync::Arc::new(callback)));
+        id
+    }
+
+    pub fn remove(&self, id: u64) -> bool {
+        let mut callbacks = self.callbacks.lock();
+        let before = callbacks.len();
+        callbacks.retain(|&(known, _)| known != id);
+        callbacks.len() < before
+    }
+
+    /// Calls every callback, in the order they were added.
+    pub fn call(&self, device: DeviceId, bytes: u64) -> bool {
+        if CALLING.replace(true) {
+            return false;
+        }
+        let callbacks: Vec<_> = self.callbacks.lock().iter().map(|(_, callback)| std::sync::Arc::clone(callback)).collect();
+        let helped = callbacks.iter().fold(false, |helped, callback| callback(device, bytes) | helped);
+        CALLING.set(false);
+        helped
+    }
+
+    /// Trims every other pool of the process on this device.
+    pub fn trim_others(&self, device: DeviceId) -> bool {
+        let others: Vec<_> = {
+            let mut pools = POOLS.lock();
+            pools.retain(|(_, pool)| pool.strong_count() > 0);
+            pools.iter().filter(|&&(id, _)| id != self.pool).filter_map(|(_, pool)| pool.upgrade()).collect()
+        };
+        others.iter().fold(false, |helped, pool| pool.trim_if_used(device) > 0 || helped)
+    }
+}
+
+pub(super) fn announce(id: u64, pool: Weak<Pool>) {
+    POOLS.lock().push((id, pool));
+}

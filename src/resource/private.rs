@@ -1,0 +1,217 @@
+//! Private pools: memory that belongs to captured graphs.
+//!
+//! A graph replays whenever its owner likes, so what was given out during its capture is reused within the
+//! pool alone, never stolen, lent or given back, until the pool is released.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::device::DevicePool;
+use super::error::{Error, Result};
+use super::fence::Fence;
+use super::inner::{Deferred, Inner};
+use super::room::Asker;
+use super::stream::Stream;
+use crate::pool::{Header, Owner};
+use crate::units::{Address, StreamHandle};
+
+/// Tells whether a stream's allocations go to a private pool.
+pub type Filter = Box<dyn Fn(StreamHandle) -> bool + Send + Sync>;
+
+/// One private pool of one device.
+#[derive(Debug, Default)]
+pub(super) struct Private {
+    /// Captures that allocate from it now.
+    active: u32,
+    /// Begins less releases.
+    references: u32,
+    /// Its free memory, by stream slot: reuse within a capture follows the stream.
+    pub owners: HashMap<u16, Owner>,
+    /// Freed during a capture while further streams used them: nothing can prove those uses over.
+    held: Vec<(u64, Owner)>,
+}
+
+impl Private {
+    /// Blocks that wait for the capture's end.
+    pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
+        self.held.iter().map(|&(start, _)| start)
+    }
+}
+
+/// A private pool that takes allocations now.
+pub(super) struct Route {
+    id: u128,
+    takes: Filter,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl DevicePool {
+    /// From now on, allocations on streams that `takes` accepts come from private pool `id`, until
+    /// [`DevicePool::private_end`]. Holds the pool until [`DevicePool::private_release`].
+    pub(super) fn private_begin(&self, id: u128, takes: Filter) {
+        {
+            let mut inner = self.inner.lock();
+            // A capture wants idle memory: what is proven idle by now can serve it.
+            self.settle(&mut inner, None);
+            let private = inner.privates.entry(id).or_default();
+            private.active += 1;
+            private.references += 1;
+        }
+        self.routes.write().push(Route { id, takes });
+        self.routing.fetch_add(1, Ordering::Release);
+    }
+
+    /// Ends the newest [`DevicePool::private_begin`] of this id.
+    pub(super) fn private_end(&self, id: u128) -> Result<()> {
+        let route = {
+            let mut routes = self.routes.write();
+            let found = routes.iter().rposition(|route| route.id == id).ok_or_else(|| unknown(id))?;
+            routes.remove(found)
+        };
+        self.routing.fetch_sub(1, Ordering::Release);
+        // The filter belongs to somebody else; dropping it may call him.
+        drop(route);
+        let mut inner = self.inner.lock();
+        let held = match inner.privates.get_mut(&id) {
+            Some(private) => {
+                private.active = private.active.saturating_sub(1);
+                if private.active == 0 { std::mem::take(&mut private.held) } else { Vec::new() }
+            }
+            None => Vec::new(),
+        };
+        for (start, owner) in held {
+            inner.arena.give(start, owner, 0);
+        }
+        Ok(())
+    }
+
+    /// Lets go of one hold on private pool `id`. With the last, its free memory goes back to everybody, once
+    /// the device is done with it.
+    pub(super) fn private_release(&self, id: u128) -> Result<()> {
+        {
+            let mut inner = self.inner.lock();
+            let private = inner.privates.get_mut(&id).ok_or_else(|| unknown(id))?;
+            private.references = private.references.saturating_sub(1);
+            if private.references > 0 {
+                return Ok(());
+            }
+            let private = inner.privates.remove(&id).unwrap_or_default();
+            for (start, owner) in private.held {
+                inner.arena.give(start, owner, 0);
+            }
+            inner.released.extend(private.owners.values());
+        }
+        self.clear_quarantine();
+        Ok(())
+    }
+
+    /// The private pool that an allocation on this stream belongs to now.
+    pub(super) fn route_of(&self, stream: StreamHandle) -> Option<u128> {
+        if self.routing.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.routes.read().iter().rev().find(|route| (route.takes)(stream)).map(|route| route.id)
+    }
+
+    pub(super) fn allocate_private(&self, id: u128, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
+        let owner = {
+            let mut inner = self.inner.lock();
+            let known = inner.privates.get(&id).ok_or_else(|| unknown(id))?.owners.get(&stream.slot).copied();
+            known.unwrap_or_else(|| {
+                let owner = inner.arena.owner_add(true);
+                if let Some(private) = inner.privates.get_mut(&id) {
+                    private.owners.insert(stream.slot, owner);
+                }
+                owner
+            })
+        };
+        let start = self.room_for(Asker { stream, owner, private: true }, grains)?;
+        self.inner.lock().private_blocks.insert(start, id);
+        self.table.write(start, Header::live(grains, stream.slot, tag, true));
+        self.book(stream, grains, tag);
+        Ok(self.address(start))
+    }
+
+    // ---- frees that need more than a front cache -----------------------------------------------------
+
+    /// Notes that a live block is used on a further stream, which must live until the block is freed.
+    pub(super) fn record_use(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+        let (start, header) = self.find_live(at)?;
+        if header.stream() == stream.slot {
+            return Ok(());
+        }
+        let mut inner = self.inner.lock();
+        if !self.table.swap(start, header, header.special()) {
+            return Err(self.bad_free_locked(at));
+        }
+        let uses = inner.uses.entry(start).or_default();
+        if !uses.iter().any(|known| known.slot == stream.slot) {
+            uses.push(Arc::clone(stream));
+        }
+        Ok(())
+    }
+
+    fn bad_free_locked(&self, at: Address) -> Error {
+        Error::BadFree(format!("{at} is not live: it was freed by another thread just now").into())
+    }
+
+    #[cold]
+    pub(super) fn free_special(&self, stream: &Arc<Stream>, start: u64, header: Header) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if !self.table.swap(start, header, header.cached()) {
+            return Err(self.bad_free_locked(self.address(start)));
+        }
+        self.credit(header);
+        let uses = inner.uses.remove(&start).unwrap_or_default();
+        if let Some(id) = inner.private_blocks.remove(&start) {
+            self.free_private(&mut inner, id, start, header.stream(), !uses.is_empty());
+            return Ok(());
+        }
+        let raised = stream.fence.as_ref().filter(|_| !stream.is_durable()).map_or(Ok(()), |own| own.raise(stream.handle));
+        let fences: crate::driver::Result<Vec<Arc<Fence>>> =
+            uses.iter().map(|user| Fence::after(&self.driver, self.device, user.handle)).collect();
+        match raised.and(fences) {
+            Ok(fences) => inner.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
+            // Being captured, or gone: only a wait for the whole device will tell.
+            Err(_) => inner.quarantine.push((start, stream.owner)),
+        }
+        Ok(())
+    }
+
+    fn free_private(&self, inner: &mut Inner, id: u128, start: u64, slot: u16, used_elsewhere: bool) {
+        let Some(private) = inner.privates.get_mut(&id) else {
+            // Its pool was released; the last replay may still be running.
+            inner.quarantine.push((start, crate::pool::IDLE));
+            return;
+        };
+        let Some(&owner) = private.owners.get(&slot) else {
+            inner.quarantine.push((start, crate::pool::IDLE));
+            return;
+        };
+        if used_elsewhere && private.active > 0 {
+            private.held.push((start, owner));
+        } else {
+            inner.arena.give(start, owner, 0);
+        }
+    }
+
+    /// A block whose free could not be fenced.
+    #[cold]
+    pub(super) fn free_unfenced(&self, stream: &Arc<Stream>, start: u64, header: Header, error: crate::driver::DriverError) -> Result<()> {
+        tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
+        self.credit(header);
+        self.inner.lock().quarantine.push((start, stream.owner));
+        Ok(())
+    }
+}
+
+fn unknown(id: u128) -> Error {
+    Error::NotFound(format!("there is no private pool {:#x}: it was never begun, or was released before", id).into())
+}

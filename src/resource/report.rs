@@ -1,0 +1,77 @@
+//! What a person needs to act on: how much is held, by whom, and what would help.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use super::device::DevicePool;
+use super::error::Error;
+use super::room::Shortage;
+use crate::units::Human;
+
+/// Names of the frameworks, by tag.
+pub(super) const FRAMEWORKS: [&str; super::stream::TAGS] = ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "tag 5", "tag 6", "tag 7"];
+
+impl DevicePool {
+    /// A few lines about this device.
+    pub(super) fn report(&self) -> String {
+        let stats = self.stats();
+        let mut text = String::new();
+        let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
+        let device = self.driver.memory_info(self.device);
+        let device = device.map_or("?".to_owned(), |info| format!("{} of {}", Human(info.free), Human(info.total)));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  live {} (peak {}), free {}, largest free block {}",
+            Human(stats.live),
+            Human(stats.live_peak),
+            Human(stats.free),
+            Human(stats.largest_free)
+        );
+        let _ = writeln!(
+            text,
+            "  held {} (peak {}), limit {limit}, free on device {} {device}",
+            Human(stats.physical),
+            Human(stats.physical_peak),
+            self.device
+        );
+        let by_framework = FRAMEWORKS.iter().zip(stats.live_by_framework).filter(|&(_, bytes)| bytes > 0);
+        let holders: Vec<String> = by_framework.map(|(name, bytes)| format!("{name} {}", Human(bytes))).collect();
+        if !holders.is_empty() {
+            let _ = writeln!(text, "  live by framework: {}", holders.join(", "));
+        }
+        let mut streams: Vec<_> =
+            self.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
+        streams.retain(|&(live, _)| live > 0);
+        streams.sort_by_key(|&(live, _)| std::cmp::Reverse(live));
+        let listed: Vec<String> = streams.iter().take(4).map(|(live, handle)| format!("{handle} {}", Human(*live))).collect();
+        if !listed.is_empty() {
+            let more = streams.len().saturating_sub(4);
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            let _ = writeln!(text, "  live by stream: {}{more}", listed.join(", "));
+        }
+        if stats.private_free > 0 {
+            let _ = writeln!(text, "  kept for captured graphs: {}", Human(stats.private_free));
+        }
+        text
+    }
+
+    #[cold]
+    pub(super) fn out_of_memory(&self, bytes: u64, shortage: &Shortage) -> Error {
+        let why = match shortage {
+            Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
+            Shortage::Device(error) => format!("the device has no more ({error})"),
+        };
+        let hint = match shortage {
+            Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
+            Shortage::Device(_) => "free memory, or end other programs on the device",
+        };
+        let text = format!(
+            "Forebay: out of memory on device {}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
+            self.device,
+            Human(bytes),
+            self.report()
+        );
+        Error::OutOfMemory(text.trim_end().into())
+    }
+}

@@ -1,0 +1,260 @@
+//! Making room for a request that no front cache could serve: the out-of-memory ladder.
+//!
+//! Under the arena's lock: best fit; the stream's own front emptied; every front emptied and every fence
+//! looked at; chunks moved; memory of other streams borrowed behind their fence; new chunks within the limit.
+//! Without the lock, when all that is not enough: waits for what is pending, then asks others to give back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::device::DevicePool;
+use super::error::{Error, Result};
+use super::fence::Fence;
+use super::inner::Inner;
+use super::stream::Stream;
+use crate::driver::{DriverError, ErrorKind, Physical};
+use crate::pool::{Fill, Owner, Plan, Source};
+use crate::units::{Address, GRAIN};
+
+/// Below this share of the device's memory a pool grows rather than make one stream wait for another.
+const FREE_GROWTH: u64 = 128;
+
+/// For whom room is made.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub stream: &'a Arc<Stream>,
+    /// In whose order: the stream's, or a private pool's.
+    pub owner: Owner,
+    /// A private pool's memory may later be used on any stream: only proven idle memory will do.
+    pub private: bool,
+}
+
+/// Why there is no room under the lock.
+#[derive(Debug)]
+pub(super) enum Shortage {
+    /// So many more bytes than the limit allows.
+    Limit(u64),
+    /// The driver had no more memory.
+    Device(DriverError),
+}
+
+impl DevicePool {
+    #[cold]
+    pub(super) fn make_room(&self, stream: &Arc<Stream>, grains: u64) -> Result<u64> {
+        self.room_for(Asker { stream, owner: stream.owner, private: false }, grains)
+    }
+
+    pub(super) fn room_for(&self, asker: Asker<'_>, grains: u64) -> Result<u64> {
+        self.inner.lock().figures.misses += 1;
+        let mut steps = super::relief::STEPS.iter();
+        loop {
+            let shortage = match self.room_now(asker, grains)? {
+                Ok(start) => return Ok(start),
+                Err(shortage) => shortage,
+            };
+            // Only a step that gave something back is worth another try.
+            let helped = steps.by_ref().any(|step| step(self, grains * GRAIN));
+            if !helped {
+                self.inner.lock().figures.out_of_memory += 1;
+                return Err(self.out_of_memory(grains * GRAIN, &shortage));
+            }
+        }
+    }
+
+    /// All that can be done without waiting for the GPU.
+    fn room_now(&self, asker: Asker<'_>, grains: u64) -> Result<std::result::Result<u64, Shortage>> {
+        let mut inner = self.inner.lock();
+        if let Some(start) = inner.arena.take(asker.owner, grains) {
+            return Ok(Ok(start));
+        }
+        inner.drain(asker.stream);
+        if let Some(start) = inner.arena.take(asker.owner, grains) {
+            return Ok(Ok(start));
+        }
+        self.settle(&mut inner, Some(asker.stream));
+        loop {
+            if let Some(start) = inner.arena.take(asker.owner, grains) {
+                return Ok(Ok(start));
+            }
+            let Some(plan) = inner.arena.plan(asker.owner, grains) else {
+                return Err(Error::too_big(grains * GRAIN, self.longest_request()));
+            };
+            let new_bytes = plan.new_pages() * self.capabilities.granularity;
+            let held = self.physical(&inner);
+            let over = (held + new_bytes).saturating_sub(self.limit.load(Ordering::Relaxed));
+            let thrifty = new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.total / FREE_GROWTH;
+            if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
+                continue;
+            }
+            if over > 0 && new_bytes > 0 {
+                return Ok(Err(Shortage::Limit(over)));
+            }
+            match self.carry_out(&mut inner, &plan, asker) {
+                Ok(()) => return Ok(Ok(plan.start)),
+                Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                    if !self.borrow(&mut inner, asker, grains, 0) {
+                        return Ok(Err(Shortage::Device(error)));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:
+    /// the richest stream's, if all others together have `wanted` bytes. Returns whether anything changed hands.
+    fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> bool {
+        if asker.private {
+            return false;
+        }
+        let mut lenders: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
+        lenders.retain(|lender| lender.slot != asker.stream.slot && inner.arena.owner_free(lender.owner) > 0);
+        let offered: u64 = lenders.iter().map(|lender| inner.arena.owner_free(lender.owner) * GRAIN).sum();
+        if offered < wanted {
+            return false;
+        }
+        lenders.sort_by_key(|lender| std::cmp::Reverse(inner.arena.owner_free(lender.owner)));
+        lenders.iter().any(|lender| self.borrow_from(inner, asker, lender, grains).unwrap_or(false))
+    }
+
+    fn borrow_from(&self, inner: &mut Inner, asker: Asker<'_>, lender: &Arc<Stream>, grains: u64) -> crate::driver::Result<bool> {
+        let to = asker.stream;
+        let covered = match &lender.fence {
+            Some(fence) if !lender.is_durable() => {
+                fence.hold_back(to.handle)?;
+                u64::MAX
+            }
+            _ => {
+                let fence = Fence::after(&self.driver, self.device, lender.handle)?;
+                fence.hold_back(to.handle)?;
+                let covered = inner.epoch(lender.slot);
+                inner.raised(lender.slot, fence);
+                covered
+            }
+        };
+        if let Some(fence) = to.fence.as_ref().filter(|_| !to.is_durable()) {
+            // What is borrowed is free only behind the wait that was just queued.
+            fence.raise(to.handle)?;
+        }
+        let epoch = inner.epoch(to.slot);
+        let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains);
+        inner.figures.waits += 1;
+        tracing::debug!(device = %self.device, from = %lender.handle, to = %to.handle, bytes = lent * GRAIN, "memory lent");
+        Ok(lent > 0)
+    }
+
+    // ---- the driver's part ---------------------------------------------------------------------------
+
+    /// Maps what a plan asks for and commits it. On an error everything is as before.
+    fn carry_out(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
+        if self.segments.is_some() {
+            return self.carry_out_segment(inner, plan, asker);
+        }
+        let steals = plan.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64;
+        // Raised before anything moves: the old places stay mapped until it has passed.
+        let fence = match steals {
+            0 => None,
+            _ if asker.private => None,
+            _ => Some(Fence::after(&self.driver, self.device, asker.stream.handle)?),
+        };
+        let created = self.create_all(plan)?;
+        if let Err(error) = self.map_all(plan, &created) {
+            self.release_all(&created);
+            return Err(error);
+        }
+        let handles: Vec<u64> = created.iter().map(|&(physical, _)| physical.0).collect();
+        let epoch = inner.epoch(asker.stream.slot);
+        let retired = inner.arena.commit(plan, asker.owner, epoch, &handles);
+        inner.retiring.extend(retired.into_iter().map(|old| (fence.clone().filter(|_| !old.idle), old)));
+        inner.figures.steals += steals;
+        inner.figures.growths += created.len() as u64;
+        inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
+        if let Some(fence) = fence {
+            inner.raised(asker.stream.slot, fence);
+        }
+        self.unmap_retired(inner);
+        tracing::debug!(device = %self.device, bytes = plan.grains * GRAIN, steals, created = created.len(), "room made");
+        Ok(())
+    }
+
+    fn carry_out_segment(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
+        let Some((fill, segments)) = plan.fills.first().zip(self.segments.as_ref()) else { return Ok(()) };
+        let bytes = fill.pages * self.capabilities.granularity;
+        let at = self.driver.allocate(self.device, bytes)?;
+        segments.write().add(at, bytes, fill.page * self.capabilities.granularity / GRAIN);
+        let epoch = inner.epoch(asker.stream.slot);
+        inner.arena.commit(plan, asker.owner, epoch, &[at.0]);
+        inner.figures.growths += 1;
+        inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
+        Ok(())
+    }
+
+    fn create_all(&self, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {
+        let mut created = Vec::new();
+        for fill in plan.fills.iter().filter(|fill| fill.source == Source::Create) {
+            let bytes = fill.pages * self.capabilities.granularity;
+            match self.driver.create(self.device, bytes) {
+                Ok(physical) => created.push((physical, bytes)),
+                Err(error) => {
+                    self.release_all(&created);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(created)
+    }
+
+    fn release_all(&self, created: &[(Physical, u64)]) {
+        for &(physical, _) in created {
+            self.undo("release", self.driver.release(self.device, physical));
+        }
+    }
+
+    fn map_all(&self, plan: &Plan, created: &[(Physical, u64)]) -> crate::driver::Result<()> {
+        let mut new = created.iter().map(|&(physical, _)| physical);
+        let mut mapped: Vec<&Fill> = Vec::new();
+        let result = plan
+            .fills
+            .iter()
+            .try_for_each(|fill| {
+                let physical = match fill.source {
+                    Source::Steal(_, handle) => Physical(handle),
+                    Source::Create => new.next().unwrap_or(Physical(0)),
+                };
+                self.driver.map(self.device, self.page_address(fill.page), self.page_bytes(fill.pages), physical)?;
+                mapped.push(fill);
+                Ok(())
+            })
+            .and_then(|()| {
+                plan.ranges.iter().try_for_each(|&(page, pages)| {
+                    self.driver.grant(self.device, self.page_address(page), self.page_bytes(pages))
+                })
+            });
+        if result.is_err() {
+            for fill in mapped {
+                self.undo("unmap", self.driver.unmap(self.device, self.page_address(fill.page), self.page_bytes(fill.pages)));
+            }
+        }
+        result
+    }
+
+    /// A second failure while a first one is undone can only be told.
+    fn undo(&self, what: &str, result: crate::driver::Result<()>) {
+        if let Err(error) = result {
+            tracing::error!(device = %self.device, %error, "{what} failed while undoing a failed allocation");
+        }
+    }
+
+    pub(super) fn page_address(&self, page: u64) -> Address {
+        self.base.plus(page * self.capabilities.granularity)
+    }
+
+    pub(super) fn page_bytes(&self, pages: u64) -> u64 {
+        pages * self.capabilities.granularity
+    }
+
+    /// Bytes of the device's memory that this pool holds.
+    pub(super) fn physical(&self, inner: &Inner) -> u64 {
+        self.page_bytes(inner.arena.mapped_pages()) + inner.orphaned()
+    }
+}

@@ -1,0 +1,165 @@
+//! Acting on fences: what has passed becomes anybody's memory, or is unmapped, or freed.
+
+use std::sync::Arc;
+
+use super::device::DevicePool;
+use super::fence::Fence;
+use super::inner::Inner;
+use super::stream::Stream;
+use crate::pool::IDLE;
+
+impl DevicePool {
+    /// Empties every front and looks at every fence, without waiting for any.
+    pub(super) fn settle(&self, inner: &mut Inner, asker: Option<&Arc<Stream>>) {
+        self.unmap_retired(inner);
+        self.give_deferred(inner);
+        let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
+        for stream in &streams {
+            inner.drain(stream);
+        }
+        for stream in &streams {
+            // The asker may use its own memory as it is.
+            if asker.is_none_or(|asker| asker.slot != stream.slot) && inner.arena.owner_free(stream.owner) > 0 {
+                self.look_at_fence(inner, stream);
+            }
+        }
+        self.retry_orphans(inner);
+    }
+
+    /// Hands a stream's freed memory to everybody if its fence has passed; raises one where there is none.
+    fn look_at_fence(&self, inner: &mut Inner, stream: &Stream) {
+        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
+            if fence.passed() {
+                inner.arena.promote(stream.owner, u64::MAX);
+            }
+            return;
+        }
+        for _ in 0..2 {
+            match inner.fence(stream.slot) {
+                Some((fence, epoch)) if fence.passed() => {
+                    inner.arena.promote(stream.owner, epoch);
+                    inner.lowered(stream.slot);
+                }
+                // One pending fence at a time: raising it again and again would keep it from passing.
+                Some(_) => return,
+                None if inner.arena.owner_free(stream.owner) == 0 => return,
+                None => match Fence::after(&self.driver, self.device, stream.handle) {
+                    Ok(fence) => inner.raised(stream.slot, fence),
+                    Err(_) => return,
+                },
+            }
+        }
+        if let Some((fence, epoch)) = inner.fence(stream.slot)
+            && fence.passed()
+        {
+            inner.arena.promote(stream.owner, epoch);
+            inner.lowered(stream.slot);
+        }
+    }
+
+    /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.
+    pub(super) fn unmap_retired(&self, inner: &mut Inner) {
+        while let Some((fence, old)) = inner.retiring.front() {
+            if fence.as_ref().is_some_and(|fence| !fence.passed()) {
+                return;
+            }
+            let old = *old;
+            if let Err(error) = self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages)) {
+                tracing::warn!(device = %self.device, %error, "an old mapping could not be removed; it is tried again");
+                return;
+            }
+            inner.retiring.pop_front();
+            inner.arena.unmapped(old);
+        }
+    }
+
+    fn give_deferred(&self, inner: &mut Inner) {
+        let mut waiting = std::mem::take(&mut inner.deferred);
+        waiting.retain(|block| {
+            let done = block.fences.iter().all(|fence| fence.passed());
+            if done {
+                let epoch = inner.epoch(block.slot);
+                inner.arena.give(block.start, block.owner, epoch);
+            }
+            !done
+        });
+        inner.deferred = waiting;
+    }
+
+    fn retry_orphans(&self, inner: &mut Inner) {
+        inner.orphans.retain(|&(physical, _)| self.driver.release(self.device, physical).is_err());
+    }
+
+    // ---- waiting, without the lock -------------------------------------------------------------------
+
+    /// Waits on the host until everything freed so far is proven unused. Returns whether there was anything
+    /// to wait for.
+    pub(super) fn wait_for_pending(&self) -> bool {
+        let fences = {
+            let mut inner = self.inner.lock();
+            self.settle(&mut inner, None);
+            self.pending(&mut inner)
+        };
+        if fences.is_empty() {
+            return false;
+        }
+        for fence in &fences {
+            if let Err(error) = fence() {
+                tracing::warn!(device = %self.device, %error, "a fence could not be waited for");
+            }
+        }
+        let mut inner = self.inner.lock();
+        self.settle(&mut inner, None);
+        true
+    }
+
+    /// Everything that is waited for now, as calls that wait.
+    fn pending(&self, inner: &mut Inner) -> Vec<Box<dyn Fn() -> crate::driver::Result<()>>> {
+        let mut waits: Vec<Box<dyn Fn() -> crate::driver::Result<()>>> = Vec::new();
+        let shared = |fence: Arc<Fence>| -> Box<dyn Fn() -> crate::driver::Result<()>> { Box::new(move || fence.wait()) };
+        waits.extend(inner.retiring.iter().filter_map(|(fence, _)| fence.clone()).map(shared));
+        waits.extend(inner.deferred.iter().flat_map(|block| block.fences.iter().cloned()).map(shared));
+        let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
+        for stream in streams {
+            if inner.arena.owner_free(stream.owner) == 0 {
+                continue;
+            }
+            if stream.is_durable() {
+                waits.extend(inner.fence(stream.slot).map(|(fence, _)| shared(fence)));
+            } else {
+                waits.push(Box::new(move || stream.fence.as_ref().map_or(Ok(()), Fence::wait)));
+            }
+        }
+        waits
+    }
+
+    /// Waits for the whole device where nothing else proves memory unused: what released private pools held,
+    /// and blocks freed on a capturing stream. Returns whether that freed anything.
+    pub(super) fn clear_quarantine(&self) -> bool {
+        let (blocks, owners) = {
+            let inner = self.inner.lock();
+            (inner.quarantine.clone(), inner.released.clone())
+        };
+        if blocks.is_empty() && owners.is_empty() {
+            return false;
+        }
+        if let Err(error) = self.driver.synchronize(self.device) {
+            tracing::debug!(device = %self.device, %error, "the device cannot be waited for now");
+            return false;
+        }
+        let mut inner = self.inner.lock();
+        // Only what was there before the wait is covered by it.
+        let mut cleared = Vec::new();
+        inner.quarantine.retain(|block| !blocks.contains(block) || { cleared.push(*block); false });
+        for &(start, _) in &cleared {
+            inner.arena.give(start, IDLE, 0);
+        }
+        for owner in owners {
+            if inner.released.remove(&owner) {
+                inner.arena.promote(owner, u64::MAX);
+                inner.arena.owner_remove(owner);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! Finding, registering and forgetting streams.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::device::{DevicePool, Streams};
+use super::error::{Error, Result};
+use super::fence::Fence;
+use super::inner::Inner;
+use super::stream::Stream;
+use crate::units::StreamHandle;
+
+/// Each time so many more streams are known, those that are of no more use are looked for and forgotten.
+const SWEEP_EVERY: usize = 64;
+
+thread_local! {
+    /// A number for this thread: names its default stream where the driver has no name for it.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+static THREADS: AtomicU64 = AtomicU64::new(1);
+
+fn thread_number() -> u64 {
+    THREAD.with(|number| {
+        if number.get() == 0 {
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+impl DevicePool {
+    /// The stream that a handle names now.
+    pub(super) fn stream(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
+        let handle = handle.canonical();
+        let identity = self.identity(handle)?;
+        if let Some(known) = self.streams.read().by_key.get(&(handle, identity)) {
+            return Ok(Arc::clone(known));
+        }
+        let mut inner = self.inner.lock();
+        let mut streams = self.streams.write();
+        if let Some(known) = streams.by_key.get(&(handle, identity)) {
+            return Ok(Arc::clone(known));
+        }
+        if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            self.sweep(&mut inner, &mut streams);
+        }
+        let fence =
+            if Self::lives_forever(handle) { None } else { Some(Fence::new(&self.driver, self.device)?) };
+        let slot = match streams.slots.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => streams.slots.len(),
+        };
+        let number = u16::try_from(slot).map_err(|_| {
+            Error::invalid(format_args!("device {} has {slot} streams with live memory; the limit is {}", self.device, u16::MAX))
+        })?;
+        let owner = inner.arena.owner_add(false);
+        let stream = Stream::new(number, handle, identity, owner, fence);
+        if slot == streams.slots.len() {
+            streams.slots.push(None);
+        }
+        streams.slots[slot] = Some(Arc::clone(&stream));
+        streams.by_key.insert((handle, identity), Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    fn identity(&self, handle: StreamHandle) -> Result<u64> {
+        if Self::lives_forever(handle) {
+            return Ok(0);
+        }
+        if self.capabilities.stream_identity {
+            return Ok(self.driver.stream_identity(self.device, handle)?);
+        }
+        Ok(if handle == StreamHandle::PER_THREAD { thread_number() } else { 0 })
+    }
+
+    /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
+    pub(super) fn register(&self, handle: StreamHandle) -> Result<()> {
+        if handle == StreamHandle::PER_THREAD {
+            return Err(Error::invalid(
+                "stream 2, the calling thread's default stream, cannot be registered: it ends with its thread; \
+                 it works without being registered",
+            ));
+        }
+        self.stream(handle)?.durable.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
+    pub(super) fn unregister(&self, handle: StreamHandle) -> Result<()> {
+        let handle = handle.canonical();
+        let identity = self.identity(handle)?;
+        let known = self.streams.read().by_key.get(&(handle, identity)).cloned();
+        let stream = known.filter(|stream| stream.is_durable() && stream.fence.is_some()).ok_or_else(|| {
+            Error::NotFound(format!("stream {handle} of device {} is not registered", self.device).into())
+        })?;
+        if let Some(fence) = &stream.fence {
+            fence.raise(stream.handle)?;
+        }
+        stream.durable.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Forgets streams that hold nothing, that nobody is using, and whose handle may be dead.
+    fn sweep(&self, inner: &mut Inner, streams: &mut Streams) {
+        for slot in 0..streams.slots.len() {
+            let Some(stream) = streams.slots[slot].as_ref() else { continue };
+            // Two holds are the list's own; a third is somebody at work with it, or about to be.
+            let unused = Arc::strong_count(stream) == 2 && stream.live.load(Ordering::Relaxed) == 0;
+            if stream.is_durable() || !unused || inner.is_bound_to_private(stream.slot) {
+                continue;
+            }
+            let stream = Arc::clone(stream);
+            inner.drain(&stream);
+            if stream.fence.as_ref().is_some_and(Fence::passed) {
+                inner.arena.promote(stream.owner, u64::MAX);
+            }
+            if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {
+                continue;
+            }
+            let counts = stream.hot.lock().counts;
+            inner.figures.past_allocations += counts.allocations;
+            inner.figures.past_frees += counts.frees;
+            inner.figures.past_hits += counts.hits;
+            inner.arena.owner_remove(stream.owner);
+            inner.forget_order(stream.slot);
+            streams.slots[slot] = None;
+            streams.by_key.remove(&(stream.handle, stream.identity));
+        }
+    }
+}

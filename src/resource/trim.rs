@@ -1,0 +1,92 @@
+//! Giving memory back to the driver.
+
+use super::device::DevicePool;
+use crate::driver::Physical;
+
+impl DevicePool {
+    /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
+    /// Waits on the host for work that still uses freed memory. Returns the bytes given back.
+    ///
+    /// # Errors
+    /// The driver's, if it refused; what was given back before stays so.
+    pub(super) fn trim(&self, keep: u64) -> super::Result<u64> {
+        self.wait_for_pending();
+        self.clear_quarantine();
+        let (released, error) = self.release_down_to(keep);
+        match error {
+            Some(error) => Err(error.into()),
+            None => Ok(released),
+        }
+    }
+
+    /// The same for memory that is proven unused already.
+    pub(super) fn release_spare(&self, keep: u64) -> u64 {
+        self.release_down_to(keep).0
+    }
+
+    fn release_down_to(&self, keep: u64) -> (u64, Option<crate::driver::DriverError>) {
+        let mut inner = self.inner.lock();
+        self.settle(&mut inner, None);
+        let held = self.physical(&inner);
+        let over = held.saturating_sub(keep).div_ceil(self.capabilities.granularity);
+        for spare in inner.arena.spare(over) {
+            if self.page_bytes(inner.arena.mapped_pages()) <= keep {
+                break;
+            }
+            let bytes = self.page_bytes(spare.pages);
+            let result = match &self.segments {
+                Some(segments) => {
+                    let at = crate::units::Address(spare.handle);
+                    self.driver.free(self.device, at).inspect(|()| segments.write().remove(at))
+                }
+                None => self.driver.unmap(self.device, self.page_address(spare.page), bytes),
+            };
+            if let Err(error) = result {
+                return (held - self.physical(&inner), Some(error));
+            }
+            inner.arena.forget(spare);
+            inner.figures.releases += 1;
+            if self.segments.is_none() {
+                let physical = Physical(spare.handle);
+                if let Err(error) = self.driver.release(self.device, physical) {
+                    inner.orphans.push((physical, bytes));
+                    return (held - self.physical(&inner), Some(error));
+                }
+            }
+        }
+        (held - self.physical(&inner), None)
+    }
+
+    /// Gives everything back, blocks still live included.
+    pub(super) fn close(&self) {
+        if let Err(error) = self.driver.synchronize(self.device) {
+            tracing::warn!(device = %self.device, %error, "closing a pool without having waited for the device");
+        }
+        let mut inner = self.inner.lock();
+        let retiring = std::mem::take(&mut inner.retiring);
+        let report = |what: &str, result: crate::driver::Result<()>| {
+            if let Err(error) = result {
+                tracing::warn!(device = %self.device, %error, "{what} failed while closing a pool");
+            }
+        };
+        for (_, old) in retiring {
+            report("unmap", self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages)));
+        }
+        for chunk in inner.arena.all_chunks() {
+            if self.segments.is_some() {
+                report("free", self.driver.free(self.device, crate::units::Address(chunk.handle)));
+                continue;
+            }
+            report("unmap", self.driver.unmap(self.device, self.page_address(chunk.page), self.page_bytes(chunk.pages)));
+            report("release", self.driver.release(self.device, Physical(chunk.handle)));
+        }
+        for &(physical, _) in &inner.orphans {
+            report("release", self.driver.release(self.device, physical));
+        }
+        if self.segments.is_none() {
+            report("unreserve", self.driver.unreserve(self.device, self.base, self.span));
+        }
+        *inner = super::inner::Inner::new(crate::pool::Arena::closed());
+        *self.streams.write() = super::device::Streams::default();
+    }
+}

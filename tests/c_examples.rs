@@ -1,0 +1,67 @@
+//! Every C program of the repository compiles without a warning, runs on the host driver and prints what it should.
+
+mod support;
+
+use support::{compile, files, on_host, root, run, scratch};
+
+#[test]
+fn every_example_compiles_and_runs() {
+    for source in files("examples/c", "c") {
+        let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
+        let out = run(&mut on_host(compile(&source, &scratch(&format!("c-{name}")))));
+        assert!(out.contains("driver host"), "{name} says which driver it ran on:\n{out}");
+    }
+}
+
+#[test]
+fn minimal_writes_and_reads_back() {
+    let program = compile(&root().join("examples/c/minimal.c"), &scratch("c-minimal-output"));
+    let out = run(&mut on_host(program));
+    assert!(out.contains("1048576 bytes written on the stream and read back: right"), "{out}");
+    assert!(out.contains("live 0 (peak 1048576)"), "{out}");
+    assert!(out.contains("1 allocations, 1 frees"), "{out}");
+}
+
+#[test]
+fn threads_find_every_byte_right() {
+    let program = compile(&root().join("examples/c/threads.c"), &scratch("c-threads-output"));
+    let out = run(on_host(program).args(["8", "1000"]));
+    assert!(out.contains("data: 8000 random steps"), "{out}");
+    assert!(out.contains("every byte right"), "{out}");
+    assert!(out.contains("stats: live 0 "), "{out}");
+}
+
+#[test]
+fn an_example_without_a_driver_says_what_to_do() {
+    let program = compile(&root().join("examples/c/minimal.c"), &scratch("c-no-driver"));
+    // An empty list of visible devices is a machine without a GPU, also where there is one.
+    let output = support::plain(program).env("FOREBAY_DRIVER", "cuda").env("CUDA_VISIBLE_DEVICES", "").output();
+    let output = output.expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("FOREBAY_DRIVER=host"), "the error names the way out:\n{text}");
+}
+
+#[test]
+fn exit_and_fork_are_harmless() {
+    let program = compile(&root().join("tests/c/exit_fork.c"), &scratch("c-exit-fork"));
+    for how in ["fork", "exit", "late"] {
+        assert_eq!(run(on_host(&program).arg(how)), format!("{how}: right\n"));
+    }
+}
+
+#[test]
+fn hooks_answer_null_without_a_cxx_runtime() {
+    let program = compile(&root().join("tests/c/hooks_null.c"), &scratch("c-hooks-null"));
+    assert_eq!(run(&mut on_host(program)), "hooks without C++: right\n");
+}
+
+#[test]
+fn hooks_throw_with_a_cxx_runtime() {
+    if !support::has(&support::cxx()) {
+        println!("skipped: this machine has no C++ compiler");
+        return;
+    }
+    let program = compile(&root().join("tests/c/hooks_throw.cc"), &scratch("c-hooks-throw"));
+    assert_eq!(run(&mut on_host(program)), "hooks with C++: right\n");
+}

@@ -1,0 +1,70 @@
+//! Binds the driver suite to the host driver, and to CUDA where `FOREBAY_TEST_DRIVER=cuda` asks for it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::{Choice, Driver, ErrorKind, conformance, open};
+
+/// Runs every check and fails with the names of all that failed.
+fn run(driver: &dyn Driver) {
+    let failed: Vec<&str> = conformance::suite()
+        .into_iter()
+        .filter(|(name, check)| {
+            eprintln!("{}: {name}", driver.name());
+            catch_unwind(AssertUnwindSafe(|| check(driver))).is_err()
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert!(failed.is_empty(), "{} checks failed on {}: {failed:?}", failed.len(), driver.name());
+}
+
+/// The suite leaves nothing behind, in any of the driver's shapes.
+fn run_on_host(options: HostOptions) {
+    let driver = HostDriver::new(HostOptions { capacity: 1 << 30, ..options }).expect("a host driver");
+    let before = driver.usage();
+    run(&driver);
+    assert_eq!(driver.usage(), before, "the suite left something behind");
+    assert_eq!((driver.dead_stream_uses(), driver.bad_accesses()), (0, 0));
+}
+
+#[test]
+fn the_host_driver_conforms() {
+    run_on_host(HostOptions::default());
+}
+
+#[test]
+fn the_host_driver_conforms_with_the_manual_clock() {
+    run_on_host(HostOptions { clock: Clock::Manual, ..HostOptions::default() });
+}
+
+#[test]
+fn the_host_driver_conforms_without_its_optional_features() {
+    let bare = HostOptions { vmm: false, stream_identity: false, driver_pools: false, ..HostOptions::default() };
+    run_on_host(bare);
+}
+
+#[test]
+fn the_host_driver_conforms_with_small_granules_and_two_devices() {
+    run_on_host(HostOptions { granularity: 64 << 10, devices: 2, ..HostOptions::default() });
+}
+
+#[test]
+fn cuda_conforms() {
+    if std::env::var("FOREBAY_TEST_DRIVER").as_deref() != Ok("cuda") {
+        eprintln!("skipped: no CUDA (FOREBAY_TEST_DRIVER=cuda runs it)");
+        return;
+    }
+    let driver = open(Choice::Cuda).unwrap_or_else(|error| panic!("FOREBAY_TEST_DRIVER=cuda, but {error}"));
+    run(&*driver);
+}
+
+#[test]
+fn without_cuda_the_error_names_the_other_driver() {
+    match open(Choice::Cuda) {
+        Ok(_) => eprintln!("skipped: this machine has CUDA"),
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::NoDriver, "{error}");
+            assert!(error.to_string().contains("FOREBAY_DRIVER=host"), "{error}");
+        }
+    }
+}

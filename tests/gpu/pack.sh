@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds what the GPU machine runs and puts it, stripped and under stable names, into target/gpu:
+#
+#   libforebay.so     the release library
+#   replay            the replay example
+#   unit              the crate's own unit tests
+#   <name>            each tests/<name>.rs
+#
+# Cargo's own names have a hash in them. Carry target/gpu with the sources; tests/gpu/run.sh does the rest.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+out=target/gpu
+rm -rf "$out"
+mkdir -p "$out"
+
+cargo build --release --lib --example replay
+strip -o "$out/libforebay.so" target/release/libforebay.so
+strip -o "$out/replay" target/release/examples/replay
+
+cargo test --release --no-run --lib --tests --message-format=json | python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("reason") == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
+        target = message["target"]
+        print("unit" if "lib" in target["kind"] or "cdylib" in target["kind"] else target["name"], message["executable"])
+' | while read -r name executable; do
+  strip -o "$out/$name" "$executable"
+done
+
+du -sh "$out"
+ls -l "$out"

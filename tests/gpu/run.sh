@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, given what tests/gpu/pack.sh built:
+#
+#   tests/gpu/run.sh                  every step
+#   tests/gpu/run.sh part1            one of two halves that fit ten minutes each (part1, part2)
+#   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
+#
+# Needs nvcc, a C compiler and a Python with PyTorch, CuPy and NumPy. Each step's output goes to the screen and, where
+# OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed`.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+BIN=${FOREBAY_GPU_DIR:-target/gpu}
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+LOG=${OUT:-$WORK}/gpu.log
+FIGURES=${OUT:-$WORK}/figures.jsonl
+PY=examples/python-ctypes
+STRESS_SECONDS=${STRESS_SECONDS:-180}
+PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
+PART2=(memcheck sabotage stress pairs frameworks)
+
+export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
+export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+
+passed=0
+failed=()
+
+# run NAME SECONDS COMMAND...: one check, with its time and its verdict. 77, "skipped", is a failure here.
+run() {
+  local name=$1 limit=$2 start=$SECONDS code
+  shift 2
+  printf '\n== %s\n' "$name" | tee -a "$LOG"
+  timeout --kill-after=10 "$limit" "$@" 2>&1 | tee -a "$LOG"
+  code=${PIPESTATUS[0]}
+  if [ "$code" = 0 ]; then
+    passed=$((passed + 1))
+    echo "PASS $name ($((SECONDS - start)) s)" | tee -a "$LOG"
+  else
+    failed+=("$name")
+    [ "$code" = 124 ] && code="time limit of $limit s"
+    echo "FAIL $name ($((SECONDS - start)) s, exit $code)" | tee -a "$LOG"
+  fi
+}
+
+# figures NAME SECONDS COMMAND...: as run, but JSON lines go to the file of figures and not to the screen.
+figures() {
+  run "$1" "$2" bash -o pipefail -c '"$@" | tee >(grep --line-buffered "^{" >>"$FIGURES") | grep --line-buffered -v "^{"' figures "${@:3}"
+}
+export FIGURES
+
+c_program() { # SOURCE: builds it into $WORK
+  "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Werror -Iinclude "$1" -o "$WORK/$(basename "$1" .c)" \
+    -L"$BIN" -lforebay -pthread -Wl,-rpath,"$PWD/$BIN"
+}
+
+cuda_program() { # SOURCE: builds it into $WORK
+  nvcc -std=c++17 -O2 -arch=native -Iinclude "$1" -o "$WORK/$(basename "$1" .cu)" \
+    -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN"
+}
+
+# ---- the steps: each is a name for the command line and one or more checks -----------------------------------------
+
+step_conformance() { run "driver conformance on CUDA" 120 "$BIN/driver_conformance"; }
+
+step_abi() { run "C ABI tests on CUDA" 120 "$BIN/abi"; }
+
+step_c_examples() {
+  local source
+  for source in examples/c/*.c; do
+    c_program "$source"
+    run "$source" 60 "$WORK/$(basename "$source" .c)"
+  done
+}
+
+step_exit_fork() {
+  local how
+  c_program tests/c/exit_fork.c
+  for how in fork exit late; do run "exit_fork $how" 60 "$WORK/exit_fork" "$how"; done
+}
+
+step_cupy_arrays() { run "$PY/cupy_arrays.py" 90 python3 "$PY/cupy_arrays.py"; }
+step_torch_and_cupy() { run "$PY/torch_and_cupy.py" 90 python3 "$PY/torch_and_cupy.py"; }
+step_torch_graph() { run "$PY/torch_graph.py" 120 python3 "$PY/torch_graph.py"; }
+step_exceptions() { run "$PY/exceptions.py" 180 python3 "$PY/exceptions.py"; }
+
+train() {
+  figures "$PY/torch_train.py --model $1" 280 python3 "$PY/torch_train.py" --model "$1" --size full --check --json
+}
+step_train_text() { train text; }
+step_train_graph() { train graph; }
+
+step_memcheck() {
+  local source
+  run "memcheck: C ABI tests" 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$BIN/abi" --test-threads=1
+  for source in examples/c/*.c; do
+    c_program "$source"
+    run "memcheck: $source" 120 compute-sanitizer --tool memcheck --error-exitcode 9 \
+      "$WORK/$(basename "$source" .c)" 4 500
+  done
+}
+
+stress_program() { [ -x "$WORK/stress" ] || cuda_program tests/gpu/stress.cu; }
+step_stress() {
+  stress_program
+  run "stress, $STRESS_SECONDS s" $((STRESS_SECONDS + 60)) "$WORK/stress" "$STRESS_SECONDS"
+}
+step_sabotage() {
+  stress_program
+  run "stress notices a broken rule" 60 "$WORK/stress" 10 8 2 --sabotage
+}
+
+step_pairs() {
+  cuda_program benches/gpu/pairs.cu
+  figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
+}
+step_frameworks() { figures "benches/gpu/frameworks.py" 200 python3 benches/gpu/frameworks.py --json; }
+
+# ---- which of them --------------------------------------------------------------------------------------------------
+
+steps=()
+for word in "${@:-all}"; do
+  case $word in
+    all) steps+=("${PART1[@]}" "${PART2[@]}") ;;
+    part1) steps+=("${PART1[@]}") ;;
+    part2) steps+=("${PART2[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}"; exit 0 ;;
+    *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
+       steps+=("$word") ;;
+  esac
+done
+
+[ -e "$BIN/libforebay.so" ] || { echo "no $BIN/libforebay.so: run tests/gpu/pack.sh and carry $BIN" >&2; exit 2; }
+ln -sf libforebay.so "$BIN/libforebay.so.0" # the SONAME: what a linked program looks for
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee -a "$LOG"
+for step in "${steps[@]}"; do "step_$step"; done
+
+echo
+[ ${#failed[@]} = 0 ] || printf 'failed: %s\n' "${failed[@]}" | tee -a "$LOG"
+echo "$passed passed, ${#failed[@]} failed" | tee -a "$LOG"
+[ ${#failed[@]} = 0 ]

@@ -1,0 +1,49 @@
+//! The ctypes examples: those that need no GPU run on the host driver, the others must at least be valid Python.
+//! `tests/gpu/run.sh` runs the others on a GPU.
+
+mod support;
+
+use std::process::Command;
+
+use support::{files, library, on_host, root, run, scratch};
+
+const FOLDER: &str = "examples/python-ctypes";
+
+fn python() -> Command {
+    let mut command = on_host("python3");
+    // The repository stays clean, and a stale cache of another version is never read.
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_LIBRARY", library()).current_dir(root().join(FOLDER));
+    command
+}
+
+#[test]
+fn host_demo_shares_one_pool() {
+    let out = run(python().arg("host_demo.py"));
+    assert!(out.contains("driver host"), "{out}");
+    assert!(!out.contains("FAIL"), "{out}");
+    for line in [
+        "cupy got 160 MiB of what torch gave back",
+        "torch copied what cupy wrote, on its own stream",
+        "everything was given back",
+    ] {
+        assert!(out.contains(&format!("ok   {line}")), "{line}:\n{out}");
+    }
+    let heads = out.lines().find(|line| line.starts_with("after ")).expect("the stats table");
+    assert!(heads.contains("torch") && heads.contains("physical"), "{heads}");
+}
+
+#[test]
+fn bad_frees_are_errors() {
+    let out = run(python().args(["exceptions.py", "bad_frees"]));
+    assert!(out.contains("ok   freed twice") && !out.contains("FAIL"), "{out}");
+}
+
+#[test]
+fn every_example_is_valid_python() {
+    let cache = scratch("pycache");
+    for folder in [FOLDER, "benches/gpu", "tests/gpu"] {
+        for source in files(folder, "py") {
+            run(Command::new("python3").args(["-m", "py_compile"]).arg(&source).env("PYTHONPYCACHEPREFIX", &cache));
+        }
+    }
+}
