@@ -32,7 +32,7 @@ pub use device::DevicePool;
 pub use error::{Error, Result};
 pub use options::Options;
 pub use pool::Pool;
-pub use pressure::{Callback, UserData};
+pub use pressure::Callback;
 pub use private::Filter;
 pub use shared::{configure, existing, shared};
 pub use stats::{Stats, StreamStats};

@@ -1,7 +1,6 @@
 //! Asking others to give memory back before a request fails.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,10 +33,6 @@ impl std::fmt::Debug for Pressure {
         f.debug_struct("Pressure").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
-
-/// User data of a C callback: the caller promised that it may be used from any thread.
-#[derive(Clone, Copy, Debug)]
-pub struct UserData(pub *mut c_void);
 
 impl Pressure {
     pub fn new(pool: u64) -> Self {

@@ -1,0 +1,76 @@
+//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`. They use the shared pool.
+//!
+//! CuPy passes no stream; its current stream is had from a C function of CuPy's own, set once with
+//! `forebay_cupy_set_stream_getter`. It holds the GIL in every call and does not check for NULL, so a failed allocation
+//! leaves a Python exception behind.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::guard;
+use super::handle::{address, pointer};
+use super::memory::ForebayFramework;
+use super::python;
+use crate::resource::{existing, shared};
+use crate::units::StreamHandle;
+
+/// Gives the stream that CuPy's calling thread uses now.
+pub type ForebayStreamGetter = Option<extern "C" fn() -> isize>;
+
+/// The getter's address; 0 for none.
+static GETTER: AtomicUsize = AtomicUsize::new(0);
+
+fn current_stream() -> StreamHandle {
+    match GETTER.load(Ordering::Acquire) {
+        0 => StreamHandle::LEGACY,
+        getter => {
+            // SAFETY: only forebay_cupy_set_stream_getter stores here, a function of this type.
+            let getter: extern "C" fn() -> isize = unsafe { std::mem::transmute(getter) };
+            StreamHandle(getter() as u64)
+        }
+    }
+}
+
+/// Sets the function that gives CuPy's current stream: the C function inside the capsule
+/// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
+/// stream. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
+    GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
+}
+
+/// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
+///
+/// On failure returns NULL with a Python exception pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report
+/// for want of memory, `MemoryError` or `RuntimeError` else; only NULL in a program without Python.
+///
+/// # Safety
+/// Called as CuPy does, holding the GIL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_malloc(_param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+    let result = guard::result(|| Ok(shared()?.malloc(size as u64, device, current_stream(), ForebayFramework::Cupy as u8)?));
+    match result {
+        Ok(address) => pointer(address),
+        Err(fault) => {
+            let live = existing().and_then(|pool| pool.stats(device).ok()).map_or(0, |stats| stats.live);
+            python::raise(&fault, size as u64, live);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Frees a block in the order of CuPy's current stream. A pointer that is no live block's is refused and changes
+/// nothing. Never raises: CuPy frees in destructors, also while the interpreter ends.
+///
+/// # Safety
+/// Called as CuPy does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_free(_param: *mut c_void, ptr: *mut c_void, _device: c_int) {
+    let result = guard::result(|| match existing() {
+        Some(pool) => Ok(pool.free(address(ptr), current_stream())?),
+        None => Ok(()),
+    });
+    if let Err(fault) = result {
+        tracing::error!(hook = "forebay_cupy_free", "{}", fault.text());
+    }
+}

@@ -1,0 +1,58 @@
+//! Pointers from C: what they must be, checked as far as a pointer can be.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::guard::Fault;
+use crate::resource::Pool;
+use crate::units::{Address, StreamHandle};
+
+/// A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
+/// same pool, as all from `forebay_pool_shared` do.
+pub struct ForebayPool {
+    pool: Arc<Pool>,
+}
+
+impl ForebayPool {
+    pub(super) fn into_raw(pool: Arc<Pool>) -> *mut Self {
+        Box::into_raw(Box::new(Self { pool }))
+    }
+
+    /// # Safety
+    /// `object` came from [`ForebayPool::into_raw`] and was not dropped.
+    pub(super) unsafe fn drop_raw(object: *mut Self) {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(object) });
+    }
+
+    /// # Safety
+    /// `object` is NULL or came from [`ForebayPool::into_raw`], and outlives the returned reference.
+    #[inline]
+    pub(super) unsafe fn get<'a>(object: *const Self) -> Result<&'a Pool, Fault> {
+        // SAFETY: not NULL after the check, and alive as the caller promises.
+        unsafe { object.as_ref() }.map(|object| &*object.pool).ok_or(Fault::Null("pool"))
+    }
+}
+
+/// # Safety
+/// `out` is NULL or may be written.
+#[inline]
+pub(super) unsafe fn output<'a, T>(out: *mut T, name: &'static str) -> Result<&'a mut std::mem::MaybeUninit<T>, Fault> {
+    // SAFETY: as the caller promises; nothing is read through it.
+    unsafe { out.cast::<std::mem::MaybeUninit<T>>().as_mut() }.ok_or(Fault::Null(name))
+}
+
+#[inline]
+pub(super) fn stream(stream: *mut c_void) -> StreamHandle {
+    StreamHandle(stream as u64)
+}
+
+#[inline]
+pub(super) fn address(pointer: *const c_void) -> Address {
+    Address(pointer as u64)
+}
+
+#[inline]
+pub(super) fn pointer(address: Address) -> *mut c_void {
+    address.0 as *mut c_void
+}

@@ -1,0 +1,107 @@
+//! Blocks.
+
+use std::ffi::c_void;
+
+use super::guard;
+use super::handle::{ForebayPool, address, output, pointer, stream as handle};
+use super::status::ForebayStatus;
+
+/// Who asked for a block: how the figures tell users apart.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForebayFramework {
+    /// forebay_malloc.
+    C = 0,
+    /// The PyTorch hooks.
+    Torch = 1,
+    /// The CuPy hooks.
+    Cupy = 2,
+    /// Numba's memory manager.
+    Numba = 3,
+    /// cuda.core's memory resource.
+    CudaCore = 4,
+}
+
+/// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
+/// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
+/// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
+///
+/// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
+/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc(pool: *mut ForebayPool, bytes: u64, device: i32, stream: *mut c_void, out: *mut *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc(bytes, device, handle(stream), ForebayFramework::C as u8)?));
+        Ok(())
+    })
+}
+
+/// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
+/// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
+/// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
+/// be alive in this call. NULL `ptr` is fine. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free(address(ptr), handle(stream))?)
+    })
+}
+
+/// Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
+/// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_record_use(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.record_use(address(ptr), handle(stream))?)
+    })
+}
+
+/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_block_size(pool: *mut ForebayPool, ptr: *const c_void, out: *mut u64) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pool.block_size(address(ptr))?);
+        Ok(())
+    })
+}
+
+/// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
+/// block. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_base_address(pool: *mut ForebayPool, ptr: *const c_void, base: *mut *mut c_void, bytes: *mut u64) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        // SAFETY: as the caller promises.
+        let (base, bytes) = unsafe { (output(base, "base")?, output(bytes, "bytes")?) };
+        let (start, size) = pool.block_around(address(ptr))?;
+        base.write(pointer(start));
+        bytes.write(size);
+        Ok(())
+    })
+}

@@ -1,0 +1,72 @@
+//! Just enough of CPython's C API to leave an exception behind. Nothing is linked: in a program
+//! without Python the symbols are not found and nothing happens.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_ulonglong, c_void};
+
+use libloading::os::unix::Library;
+
+use super::guard::Fault;
+
+type Object = *mut c_void;
+
+/// # Safety
+/// `T` is the symbol's type.
+unsafe fn symbol<T: Copy>(program: &Library, name: &CStr) -> Option<T> {
+    // SAFETY: as the caller promises.
+    unsafe { program.get::<T>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
+}
+
+/// Leaves the exception for `fault` pending. pre: the calling thread holds the GIL, if there is one.
+pub(super) fn raise(fault: &Fault, asked: u64, live: u64) {
+    let text = CString::new(fault.text().replace('\0', " ")).unwrap_or_default();
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI, and the GIL is held.
+    unsafe {
+        let Some(holds_gil) = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check") else { return };
+        if holds_gil() == 0 || fault.is_out_of_memory() && raise_cupys(&program, &text, asked, live).is_some() {
+            return;
+        }
+        let class = if fault.is_out_of_memory() { c"PyExc_MemoryError" } else { c"PyExc_RuntimeError" };
+        let set: Option<unsafe extern "C" fn(Object, *const c_char)> = symbol(&program, c"PyErr_SetString");
+        let class: Option<*mut Object> = symbol(&program, class);
+        if let (Some(set), Some(class)) = (set, class) {
+            set(*class, text.as_ptr());
+        }
+    }
+}
+
+/// `cupy.cuda.memory.OutOfMemoryError(asked, live)`, with our text as its argument.
+///
+/// # Safety
+/// The GIL is held.
+unsafe fn raise_cupys(program: &Library, text: &CStr, asked: u64, live: u64) -> Option<()> {
+    // SAFETY: the types are those of CPython's stable ABI; every new reference is given up again.
+    unsafe {
+        let import: unsafe extern "C" fn(*const c_char) -> Object = symbol(program, c"PyImport_ImportModule")?;
+        let get: unsafe extern "C" fn(Object, *const c_char) -> Object = symbol(program, c"PyObject_GetAttrString")?;
+        let put: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int = symbol(program, c"PyObject_SetAttrString")?;
+        let call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object = symbol(program, c"PyObject_CallFunction")?;
+        let build: unsafe extern "C" fn(*const c_char, ...) -> Object = symbol(program, c"Py_BuildValue")?;
+        let set: unsafe extern "C" fn(Object, Object) = symbol(program, c"PyErr_SetObject")?;
+        let clear: unsafe extern "C" fn() = symbol(program, c"PyErr_Clear")?;
+        let drop: unsafe extern "C" fn(Object) = symbol(program, c"Py_DecRef")?;
+
+        let module = import(c"cupy.cuda.memory".as_ptr());
+        let class = if module.is_null() { module } else { get(module, c"OutOfMemoryError".as_ptr()) };
+        let error =
+            if class.is_null() { class } else { call(class, c"KK".as_ptr(), asked as c_ulonglong, live as c_ulonglong) };
+        let arguments = if error.is_null() { error } else { build(c"(s)".as_ptr(), text.as_ptr()) };
+        let done = !arguments.is_null() && put(error, c"args".as_ptr(), arguments) == 0;
+        if done {
+            set(class, error);
+        } else {
+            clear();
+        }
+        for object in [arguments, error, class, module] {
+            if !object.is_null() {
+                drop(object);
+            }
+        }
+        done.then_some(())
+    }
+}

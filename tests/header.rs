@@ -1,0 +1,130 @@
+//! The header is what cbindgen makes of `src/abi`, byte for byte, and compiles as C11 and C++17.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files of `src/abi` in the order of its `mod.rs`, which is the order of the header.
+fn sources() -> Vec<PathBuf> {
+    let modules = std::fs::read_to_string(root().join("src/abi/mod.rs")).expect("src/abi/mod.rs");
+    let names = modules.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    names.map(|name| root().join(format!("src/abi/{name}.rs"))).collect()
+}
+
+fn generate() -> String {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
+    let preamble = std::fs::read_to_string(root().join("src/abi/preamble.h")).expect("preamble");
+    let builder = cbindgen::Builder::new().with_config(config).with_header(preamble.trim_end());
+    let mut header = Vec::new();
+    let builder = sources().into_iter().fold(builder, |builder, source| builder.with_src(source));
+    builder.generate().expect("cbindgen").write(&mut header);
+    without_safety_sections(&String::from_utf8(header).expect("UTF-8"))
+}
+
+/// A "Safety" section tells a Rust caller what C callers are told by the text above it.
+fn without_safety_sections(header: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut inside = false;
+    for line in header.lines() {
+        if line.trim_start() == "// # Safety" {
+            inside = true;
+            if kept.last().is_some_and(|last| last.trim() == "//") {
+                kept.pop();
+            }
+        } else if !line.trim_start().starts_with("//") {
+            inside = false;
+        }
+        if !inside {
+            kept.push(line);
+        }
+    }
+    kept.join("\n") + "\n"
+}
+
+#[test]
+fn the_committed_header_is_the_generated_one() {
+    let path = root().join("include/forebay.h");
+    let fresh = generate();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &fresh).expect("write the header");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == fresh, "include/forebay.h is not what src/abi says: BLESS=1 cargo test --test header rewrites it");
+}
+
+#[test]
+fn the_header_names_every_exported_function() {
+    let header = generate();
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for file in std::fs::read_dir(root().join("src/abi")).expect("src/abi") {
+        let path = file.expect("entry").path();
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("source");
+        for (at, _) in text.match_indices("#[unsafe(no_mangle)]") {
+            let name = text[at..].split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function follows");
+            found += 1;
+            if !header.contains(&format!(" {name}(")) && !header.contains(&format!("*{name}(")) {
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not in the header: {missing:?}");
+    assert!(found > 40, "only {found} exports found: the search is broken");
+}
+
+fn compile(compiler: &str, standard: &str, language: &str, source: &Path) {
+    let output = Command::new(compiler)
+        .args(["-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wstrict-prototypes", "-fsyntax-only"])
+        .args(if language == "c" { &[][..] } else { &["-Wno-strict-prototypes"][..] })
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(source)
+        .output()
+        .expect("a C compiler");
+    assert!(output.status.success(), "{standard}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn it_compiles_as_c11_and_cpp17() {
+    let source = std::env::temp_dir().join(format!("forebay-header-{}.c", std::process::id()));
+    let text = r#"
+#include <forebay.h>
+#include <forebay.h> /* twice: the guard holds */
+#ifdef __cplusplus
+#define ASSERT static_assert
+#else
+#define ASSERT _Static_assert
+#endif
+ASSERT(sizeof(forebay_options) == 112, "options");
+ASSERT(sizeof(forebay_stats) == 296, "stats");
+ASSERT(sizeof(forebay_stream_stats) == 80, "stream stats");
+ASSERT(FOREBAY_STATUS_PANIC == 13, "status numbers are fixed");
+ASSERT(FOREBAY_VERSION_NUMBER == FOREBAY_VERSION_MAJOR * 10000 + FOREBAY_VERSION_MINOR * 100 + FOREBAY_VERSION_PATCH, "");
+int main(void) {
+  forebay_pool *pool = 0;
+  return forebay_pool_create(0, &pool) == FOREBAY_STATUS_OK;
+}
+"#;
+    std::fs::write(&source, text).expect("write");
+    compile("cc", "-std=c11", "c", &source);
+    compile("c++", "-std=c++17", "c++", &source);
+    std::fs::remove_file(&source).expect("remove");
+}
+
+#[test]
+fn the_versions_agree() {
+    let parts: Vec<u32> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().expect("a number")).collect();
+    use forebay::abi::version::*;
+    assert_eq!(parts, [FOREBAY_VERSION_MAJOR, FOREBAY_VERSION_MINOR, FOREBAY_VERSION_PATCH]);
+    assert_eq!(FOREBAY_VERSION_NUMBER, parts[0] * 10_000 + parts[1] * 100 + parts[2]);
+    assert_eq!(forebay_version_number(), FOREBAY_VERSION_NUMBER);
+    // SAFETY: a static C string.
+    let text = unsafe { std::ffi::CStr::from_ptr(forebay_version()) };
+    assert_eq!(text.to_str(), Ok(env!("CARGO_PKG_VERSION")));
+}
