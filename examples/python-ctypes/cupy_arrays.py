@@ -69,6 +69,22 @@ def reuse_waits_for_the_stream(rounds: int = 20) -> None:
     must(wrong == 0, f"{rounds} arrays freed before a slow stream read them were not overwritten")
 
 
+def freed_outside_the_stream(rounds: int = 20) -> None:
+    """An array made on a slow stream is freed with another one current: CuPy's own pool gives it back to the slow one."""
+    slow = cupy.cuda.Stream(non_blocking=True)
+    wrong = 0
+    for number in range(rounds):
+        with slow:
+            source = cupy.full(1 << 20, number, dtype=cupy.int32)
+            spin(3)
+            copy = source + 1
+        del source  # the default stream is current, and the slow one has yet to read
+        other = cupy.full(1 << 20, -1, dtype=cupy.int32)
+        slow.synchronize()
+        wrong += int((copy != number + 1).sum()) + int((other != -1).sum())
+    must(wrong == 0, f"{rounds} arrays freed outside their stream were not overwritten")
+
+
 def streams_come_and_go(rounds: int = 200) -> None:
     """Streams destroyed with freed blocks cached and work pending; then their memory is wanted elsewhere."""
     kept = []
@@ -92,11 +108,14 @@ def streams_come_and_go(rounds: int = 200) -> None:
     must(all(int(array.max()) == -1 for array in pressure), f"{rounds} streams destroyed with their work pending")
 
 
+CASES = (arithmetic_on_streams, reuse_waits_for_the_stream, freed_outside_the_stream, streams_come_and_go)
+
+
 def main() -> None:
     forebay.cupy_install()
     print(f"cupy {cupy.__version__} on forebay {forebay.lib.forebay_version().decode()}")
     note("start")
-    for case in (arithmetic_on_streams, reuse_waits_for_the_stream, streams_come_and_go):
+    for case in CASES:
         case()
         gc.collect()
         note(case.__name__)

@@ -2,7 +2,7 @@
 //!
 //! CuPy passes no stream; its current stream is had from a C function of CuPy's own, set once with
 //! `forebay_cupy_set_stream_getter`. It holds the GIL in every call and does not check for NULL, so a failed allocation
-//! leaves a Python exception behind.
+//! leaves a Python exception behind, and the pointer -1.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,8 +41,9 @@ pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
 
 /// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
 ///
-/// On failure returns NULL with a Python exception pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report
-/// for want of memory, `MemoryError` or `RuntimeError` else; only NULL in a program without Python.
+/// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
+/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
+/// which CuPy's caller (compiled by Cython as `except? -1`) looks for an exception. In a program without Python: NULL.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL.
@@ -53,8 +54,7 @@ pub unsafe extern "C" fn forebay_cupy_malloc(_param: *mut c_void, size: usize, d
         Ok(address) => pointer(address),
         Err(fault) => {
             let live = existing().and_then(|pool| pool.stats(device).ok()).map_or(0, |stats| stats.live);
-            python::raise(&fault, size as u64, live);
-            std::ptr::null_mut()
+            if python::raise(&fault, size as u64, live) { usize::MAX as *mut c_void } else { std::ptr::null_mut() }
         }
     }
 }

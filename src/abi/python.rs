@@ -16,22 +16,26 @@ unsafe fn symbol<T: Copy>(program: &Library, name: &CStr) -> Option<T> {
     unsafe { program.get::<T>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
 }
 
-/// Leaves the exception for `fault` pending. pre: the calling thread holds the GIL, if there is one.
-pub(super) fn raise(fault: &Fault, asked: u64, live: u64) {
+/// Leaves the exception for `fault` pending, and says whether it could. pre: the calling thread holds the GIL,
+/// if there is one.
+pub(super) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
     let text = CString::new(fault.text().replace('\0', " ")).unwrap_or_default();
     let program = Library::this();
     // SAFETY: the types are those of CPython's stable ABI, and the GIL is held.
     unsafe {
-        let Some(holds_gil) = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check") else { return };
-        if holds_gil() == 0 || fault.is_out_of_memory() && raise_cupys(&program, &text, asked, live).is_some() {
-            return;
+        let Some(holds_gil) = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check") else { return false };
+        if holds_gil() == 0 {
+            return false;
+        }
+        if fault.is_out_of_memory() && raise_cupys(&program, &text, asked, live).is_some() {
+            return true;
         }
         let class = if fault.is_out_of_memory() { c"PyExc_MemoryError" } else { c"PyExc_RuntimeError" };
         let set: Option<unsafe extern "C" fn(Object, *const c_char)> = symbol(&program, c"PyErr_SetString");
         let class: Option<*mut Object> = symbol(&program, class);
-        if let (Some(set), Some(class)) = (set, class) {
-            set(*class, text.as_ptr());
-        }
+        let Some((set, class)) = set.zip(class) else { return false };
+        set(*class, text.as_ptr());
+        true
     }
 }
 

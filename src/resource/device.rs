@@ -140,31 +140,23 @@ impl DevicePool {
     // ---- out -----------------------------------------------------------------------------------------
 
     /// Gives out `grains` on `stream`, charged to framework `tag`.
-    #[inline]
     pub(super) fn allocate(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
-        let special = self.routing.load(Ordering::Acquire) != 0 || !stream.is_durable();
-        if special {
-            return self.allocate_with_care(stream, grains, tag);
+        if let Some(id) = self.route_of(stream.handle) {
+            return self.allocate_private(id, stream, grains, tag);
         }
-        self.allocate_plainly(stream, grains, tag)
-    }
-
-    #[inline]
-    fn allocate_plainly(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
-        {
+        if !stream.is_durable() {
+            self.prepare_transient(stream)?;
+        }
+        let cached = {
             let mut hot = stream.hot.lock();
-            if let Some(start) = hot.front.pop(grains) {
-                self.table.write(start, Header::live(grains, stream.slot, tag, false));
-                hot.counts.hits += 1;
-                let peak = stream.charge(&mut hot, grains, tag);
-                drop(hot);
-                if peak {
-                    self.look_at_peak();
-                }
-                return Ok(self.address(start));
-            }
-        }
-        let start = self.make_room(stream, grains)?;
+            let found = hot.front.pop(grains);
+            hot.counts.hits += u64::from(found.is_some());
+            found
+        };
+        let start = match cached {
+            Some(start) => start,
+            None => self.make_room(stream, grains)?,
+        };
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
         self.book(stream, grains, tag);
         Ok(self.address(start))
@@ -177,64 +169,57 @@ impl DevicePool {
         }
     }
 
-    #[cold]
-    fn allocate_with_care(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
-        if let Some(id) = self.route_of(stream.handle) {
-            return self.allocate_private(id, stream, grains, tag);
+    /// Before memory is given out on a stream whose handle may name another stream by now.
+    fn prepare_transient(&self, stream: &Stream) -> Result<()> {
+        if let Capture::Active(_) = self.driver.stream_capture(self.device, stream.handle)? {
+            return Err(Error::Capturing(
+                format!(
+                    "stream {} is being captured: memory for a graph must come from a private pool, begun with \
+                     forebay_private_begin before the capture",
+                    stream.handle
+                )
+                .into(),
+            ));
         }
-        if !stream.is_durable() {
-            if let Capture::Active(_) = self.driver.stream_capture(self.device, stream.handle)? {
-                return Err(Error::Capturing(
-                    format!(
-                        "stream {} is being captured: memory for a graph must come from a private pool, begun with \
-                         forebay_private_begin before the capture",
-                        stream.handle
-                    )
-                    .into(),
-                ));
-            }
-            if let (false, Some(fence)) = (self.capabilities.stream_identity, &stream.fence) {
-                // Another stream may have taken the handle over: order it behind what the old one freed.
-                fence.hold_back(stream.handle)?;
-            }
+        if let (false, Some(fence)) = (self.capabilities.stream_identity, &stream.fence) {
+            // Another stream may have taken the handle over: order it behind what the old one freed.
+            fence.hold_back(stream.handle)?;
         }
-        self.allocate_plainly(stream, grains, tag)
+        Ok(())
     }
 
     // ---- in ------------------------------------------------------------------------------------------
 
     /// Takes a block back in the order of `stream`.
-    #[inline]
     pub(super) fn free(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() {
             return self.free_special(stream, start, header);
         }
-        if !self.table.swap(start, header, header.cached()) {
+        if !self.change_header(start, header, header.cached()) {
             return self.free_contended(stream, at);
         }
-        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
-            if let Err(error) = self.raise_for_free(stream, fence) {
-                return self.free_unfenced(stream, start, header, error);
-            }
+        self.credit(header);
+        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable())
+            && let Err(error) = self.raise_for_free(stream, fence)
+        {
+            tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
+            self.inner.lock().quarantine.push((start, stream.owner));
+            return Ok(());
         }
-        let left = {
-            let own = header.stream() == stream.slot;
-            if !own {
-                self.credit(header);
-            }
-            let mut hot = stream.hot.lock();
-            if own {
-                stream.credit(&mut hot, header.len(), header.tag());
-            }
-            hot.front.push(Cached { start, grains: header.len() })
-        };
+        let left = stream.hot.lock().front.push(Cached { start, grains: header.len() });
         if let Some(block) = left {
-            let mut inner = self.inner.lock();
-            let epoch = inner.epoch(stream.slot);
-            inner.arena.give(block.start, stream.owner, epoch);
+            self.give_back(stream, block);
         }
         Ok(())
+    }
+
+    /// Takes a block that a front cache did not keep.
+    #[cold]
+    pub(super) fn give_back(&self, stream: &Stream, block: Cached) {
+        let mut inner = self.inner.lock();
+        let epoch = inner.epoch(stream.slot);
+        inner.arena.give(block.start, stream.owner, epoch);
     }
 
     /// Another thread changed the header under us: it freed the block, or recorded a further use of it.
@@ -242,6 +227,15 @@ impl DevicePool {
     fn free_contended(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() { self.free_special(stream, start, header) } else { Err(self.bad_free(at)) }
+    }
+
+    /// Changes a live block's header, if it still says `old`. Under the lock of the stream the block is
+    /// charged to, as a hit does: of two that want to change it, one gets `true`.
+    pub(super) fn change_header(&self, start: u64, old: Header, new: Header) -> bool {
+        let streams = self.streams.read();
+        let charged = streams.slots.get(old.stream() as usize).and_then(Option::as_ref);
+        let _hot = charged.map(|stream| stream.hot.lock());
+        self.table.swap(start, old, new)
     }
 
     fn raise_for_free(&self, stream: &Stream, fence: &super::fence::Fence) -> crate::driver::Result<()> {
@@ -283,6 +277,12 @@ impl DevicePool {
             }
             Some(segments) => segments.read().grain(at),
         }
+    }
+
+    /// Whether the address lies in the reservation. Never, for plain segments.
+    #[inline]
+    pub(super) fn spans(&self, at: Address) -> bool {
+        self.segments.is_none() && at.0.wrapping_sub(self.base.0) < self.span
     }
 
     /// Whether the address belongs to this device's pool.
@@ -336,11 +336,6 @@ impl DevicePool {
         stream.is_durable()
             || !self.capabilities.stream_identity
             || self.driver.stream_identity(self.device, stream.handle).is_ok_and(|identity| identity == stream.identity)
-    }
-
-    /// The largest request that could ever be served.
-    pub(super) fn longest_request(&self) -> u64 {
-        self.span / 4
     }
 
     /// Whether the handle always names the same living stream.

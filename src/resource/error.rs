@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::driver::{DriverError, ErrorKind};
-use crate::units::{DeviceId, Human};
+use crate::units::DeviceId;
 
 /// What the layer returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -39,14 +39,6 @@ pub enum Error {
 impl Error {
     pub(crate) fn invalid(text: impl fmt::Display) -> Self {
         Self::Invalid(text.to_string().into())
-    }
-
-    pub(crate) fn too_big(bytes: u64, limit: u64) -> Self {
-        Self::invalid(format_args!(
-            "{bytes} bytes cannot be asked for: no request may exceed {limit} bytes ({}), all the addresses of the device's arena; \
-             a negative size reads as a huge one",
-            Human(limit)
-        ))
     }
 }
 

@@ -9,6 +9,7 @@
 mod device;
 mod error;
 mod fence;
+mod hit;
 mod inner;
 mod options;
 mod peak;

@@ -1,6 +1,5 @@
 //! The pool as its callers see it: every device of one driver.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -8,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::device::DevicePool;
 use super::error::{Error, Result};
+use super::hit::{self, Recent};
 use super::options::Options;
 use super::pressure::{Callback, Pressure, announce};
 use super::private::Filter;
@@ -31,21 +31,6 @@ pub struct Pool {
     opening: Mutex<()>,
     pressure: Arc<Pressure>,
 }
-
-/// A stream that this thread used lately, and its device.
-struct Recent {
-    pool: u64,
-    device: DeviceId,
-    handle: StreamHandle,
-    home: Arc<DevicePool>,
-    stream: Arc<Stream>,
-}
-
-thread_local! {
-    /// The last few, so that a hit looks nothing up. The next to be replaced goes first.
-    static RECENT: RefCell<Vec<Recent>> = const { RefCell::new(Vec::new()) };
-}
-const RECENT_MOST: usize = 8;
 
 static IDS: AtomicU64 = AtomicU64::new(1);
 
@@ -76,6 +61,11 @@ impl Pool {
         let pool = Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure });
         announce(id, Arc::downgrade(&pool));
         Ok(pool)
+    }
+
+    /// What tells this pool from every other of the process; never 0.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The driver's name: `"cuda"` or `"host"`.
@@ -134,16 +124,16 @@ impl Pool {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
+        if let Some(address) = self.malloc_hit(bytes, device, stream, tag) {
+            return Ok(address);
+        }
         if bytes == 0 {
             return self.device(device).map(|_| Address(0));
         }
-        self.on_stream(device, stream, |home, stream| {
-            let grains = bytes.div_ceil(GRAIN);
-            if grains > home.longest_request() / GRAIN {
-                return Err(Error::too_big(bytes, home.longest_request()));
-            }
-            home.allocate(stream, grains, tag)
-        })
+        if bytes > i64::MAX as u64 {
+            return Err(Error::invalid(format_args!("{bytes} bytes asked for: no size is that large; a negative number reads as one")));
+        }
+        self.on_stream(device, stream, |home, stream| home.allocate(stream, bytes.div_ceil(GRAIN), tag))
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
@@ -152,7 +142,7 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts there; nothing was changed.
     #[inline]
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        if at.0 == 0 {
+        if self.free_hit(at, stream) || at.0 == 0 {
             return Ok(());
         }
         if driver::process::is_forked() {
@@ -201,39 +191,18 @@ impl Pool {
     // ---- streams -------------------------------------------------------------------------------------
 
     /// Calls `work` with what a handle names on a device: from this thread's recent streams where it is there.
-    #[inline]
-    fn on_stream<T>(&self, device: i32, handle: StreamHandle, work: impl Fn(&DevicePool, &Arc<Stream>) -> Result<T>) -> Result<T> {
+    fn on_stream<T>(&self, device: i32, handle: StreamHandle, work: impl FnOnce(&DevicePool, &Arc<Stream>) -> Result<T>) -> Result<T> {
         let handle = handle.canonical();
-        let known = RECENT.try_with(|recent| {
-            let recent = recent.try_borrow().ok()?;
-            let fits = |entry: &&Recent| {
-                entry.handle == handle && entry.pool == self.id && entry.device.0 as i32 == device
-            };
-            let entry = recent.iter().find(fits)?;
-            entry.home.is_current(&entry.stream).then(|| work(&entry.home, &entry.stream))
-        });
-        if let Ok(Some(result)) = known {
-            return result;
+        if let Some((home, stream)) = hit::recall(self.id, device, handle)
+            && home.is_current(&stream)
+        {
+            return work(&home, &stream);
         }
         let home = self.device(device)?;
         let stream = home.stream(handle)?;
-        self.remember(home, handle, &stream);
+        let fresh = Recent { pool: self.id, device: home.device(), handle, home: Arc::clone(home), stream: Arc::clone(&stream) };
+        hit::remember(fresh);
         work(home, &stream)
-    }
-
-    #[cold]
-    fn remember(&self, home: &Arc<DevicePool>, handle: StreamHandle, stream: &Arc<Stream>) {
-        let device = home.device();
-        let fresh = Recent { pool: self.id, device, handle, home: Arc::clone(home), stream: Arc::clone(stream) };
-        // Not possible while this thread is inside a callback, or ending: then the next call looks it up again.
-        let _ = RECENT.try_with(|recent| {
-            let Ok(mut recent) = recent.try_borrow_mut() else { return };
-            recent.retain(|entry| (entry.pool, entry.device, entry.handle) != (self.id, device, handle));
-            if recent.len() == RECENT_MOST {
-                recent.remove(0);
-            }
-            recent.push(fresh);
-        });
     }
 
     /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.
@@ -404,6 +373,6 @@ impl Drop for Pool {
             home.close();
         }
         // This thread's recent streams would keep the emptied pools in memory.
-        let _ = RECENT.try_with(|recent| recent.try_borrow_mut().map(|mut recent| recent.retain(|entry| entry.pool != self.id)));
+        hit::forget(self.id);
     }
 }

@@ -148,7 +148,7 @@ impl DevicePool {
             return Ok(());
         }
         let mut inner = self.inner.lock();
-        if !self.table.swap(start, header, header.special()) {
+        if !self.change_header(start, header, header.special()) {
             return Err(self.bad_free_locked(at));
         }
         let uses = inner.uses.entry(start).or_default();
@@ -165,7 +165,7 @@ impl DevicePool {
     #[cold]
     pub(super) fn free_special(&self, stream: &Arc<Stream>, start: u64, header: Header) -> Result<()> {
         let mut inner = self.inner.lock();
-        if !self.table.swap(start, header, header.cached()) {
+        if !self.change_header(start, header, header.cached()) {
             return Err(self.bad_free_locked(self.address(start)));
         }
         self.credit(header);
@@ -200,15 +200,6 @@ impl DevicePool {
         } else {
             inner.arena.give(start, owner, 0);
         }
-    }
-
-    /// A block whose free could not be fenced.
-    #[cold]
-    pub(super) fn free_unfenced(&self, stream: &Arc<Stream>, start: u64, header: Header, error: crate::driver::DriverError) -> Result<()> {
-        tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
-        self.credit(header);
-        self.inner.lock().quarantine.push((start, stream.owner));
-        Ok(())
     }
 }
 

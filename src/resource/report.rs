@@ -61,10 +61,12 @@ impl DevicePool {
         let why = match shortage {
             Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
             Shortage::Device(error) => format!("the device has no more ({error})"),
+            Shortage::Addresses => format!("more than the pool's addresses, and the device has {}", Human(self.total)),
         };
         let hint = match shortage {
             Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
             Shortage::Device(_) => "free memory, or end other programs on the device",
+            Shortage::Addresses => "ask for less",
         };
         let text = format!(
             "Forebay: out of memory on device {}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",

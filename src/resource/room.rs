@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
@@ -36,6 +36,8 @@ pub(super) enum Shortage {
     Limit(u64),
     /// The driver had no more memory.
     Device(DriverError),
+    /// No run of addresses is that long.
+    Addresses,
 }
 
 impl DevicePool {
@@ -77,7 +79,7 @@ impl DevicePool {
                 return Ok(Ok(start));
             }
             let Some(plan) = inner.arena.plan(asker.owner, grains) else {
-                return Err(Error::too_big(grains * GRAIN, self.longest_request()));
+                return Ok(Err(Shortage::Addresses));
             };
             let new_bytes = plan.new_pages() * self.capabilities.granularity;
             let held = self.physical(&inner);

@@ -1,6 +1,7 @@
 //! Acting on fences: what has passed becomes anybody's memory, or is unmapped, or freed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
 use super::fence::Fence;
@@ -43,6 +44,8 @@ impl DevicePool {
                 // One pending fence at a time: raising it again and again would keep it from passing.
                 Some(_) => return,
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
+                // An event on the legacy stream would break a capture of a stream that synchronises with it.
+                None if self.routing.load(Ordering::Acquire) != 0 => return,
                 None => match Fence::after(&self.driver, self.device, stream.handle) {
                     Ok(fence) => inner.raised(stream.slot, fence),
                     Err(_) => return,

@@ -15,8 +15,9 @@ pub const TAGS: usize = 8;
 /// Grains that the bins of one front cache hold at most: 64 MiB.
 const FRONT_GRAINS: u64 = (64 << 20) / GRAIN;
 
-/// One stream of one device.
+/// One stream of one device. On cache lines of its own: other threads' streams are none of its business.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Stream {
     /// Its place in the device's list; block headers name it by this.
     pub slot: u16,

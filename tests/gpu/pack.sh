@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-out=target/gpu
+out=${FOREBAY_GPU_DIR:-target/gpu}
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -18,7 +18,7 @@ cargo build --release --lib --example replay
 strip -o "$out/libforebay.so" target/release/libforebay.so
 strip -o "$out/replay" target/release/examples/replay
 
-cargo test --release --no-run --lib --tests --message-format=json | python3 -c '
+cargo test --no-run --lib --tests --message-format=json | python3 -c '
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)

@@ -1,0 +1,88 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub const HELP: &str = "\
+Replays allocation traces through Forebay's C ABI and prints what they cost.
+
+Usage: replay [--json] [--limit BYTES] TRACE.csv[.gz] ...
+
+  --json          one JSON object a line for each trace, instead of a table
+  --limit BYTES   the most physical memory the pool may hold: bytes, or with K, M, G or T for powers of 1024, like 8G
+  -h, --help      this text
+
+A trace has one operation a line, after an optional first line that begins with #:
+
+  a,ID,BYTES,STREAM        allocates; the ID is any number that names no live block
+  f,ID[,BYTES[,STREAM]]    frees, in the order of that stream, else of the stream of the allocation
+
+Stream 0 is the default stream; every other number gets a stream of its own. What is live at the end is freed.
+
+FOREBAY_DRIVER=host replays without a GPU and prices the driver calls as an H200 charges for them; unset or cuda
+uses device 0. Each trace gets a fresh pool. FOREBAY_LIMIT and the other variables of the library count as always.
+
+Exit status: 0; 1 if a trace could not be read or replayed; 2 if the command line is wrong.
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    Help,
+    Replay(Arguments),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arguments {
+    pub json: bool,
+    pub limit: Option<u64>,
+    pub files: Vec<PathBuf>,
+}
+
+/// The error is a sentence for the user.
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
+    let mut arguments = Arguments { json: false, limit: None, files: Vec::new() };
+    let mut words = words.peekable();
+    let mut options = true;
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--") if options => options = false,
+            Some("-h" | "--help") if options => return Ok(Request::Help),
+            Some("--json") if options => arguments.json = true,
+            Some("--limit") if options => {
+                let value = words.next().ok_or("--limit needs a number of bytes after it, like 8G")?;
+                arguments.limit = Some(limit(&value.to_string_lossy())?);
+            }
+            Some(text) if options && text.starts_with("--limit=") => {
+                arguments.limit = Some(limit(&text["--limit=".len()..])?);
+            }
+            Some(text) if options && text.starts_with('-') && text.len() > 1 => {
+                return Err(format!("there is no option {text}: --json, --limit BYTES and --help are options"));
+            }
+            _ => arguments.files.push(word.into()),
+        }
+    }
+    if arguments.files.is_empty() {
+        return Err("which trace? Name at least one TRACE.csv or TRACE.csv.gz".into());
+    }
+    Ok(Request::Replay(arguments))
+}
+
+fn limit(text: &str) -> Result<u64, String> {
+    bytes(text)
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| format!("--limit is \"{text}\"; it takes bytes like 1073741824, 512M, 8G or 1T, above 0"))
+}
+
+/// `8G` is 8 GiB.
+fn bytes(text: &str) -> Option<u64> {
+    let suffixes = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let last = text.chars().last()?.to_ascii_uppercase();
+    let (digits, shift) = match suffixes.iter().find(|&&(suffix, _)| suffix == last) {
+        Some(&(_, shift)) => (&text[..text.len() - 1], shift),
+        None => (text, 0),
+    };
+    // `parse` would take a plus sign.
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| plain)?.checked_mul(1 << shift)
+}

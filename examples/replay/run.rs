@@ -1,0 +1,140 @@
+//! One replay: timed first, checked after.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::pool::{Pointer, Pool};
+use crate::trace::{Operation, Trace};
+
+/// What a replay showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub trace: String,
+    pub driver: &'static str,
+    pub events: u64,
+    pub streams: u64,
+    pub peak_live: u64,
+    pub peak_physical: u64,
+    /// What the driver calls would have cost, where the driver prices them.
+    pub driver_ms: Option<f64>,
+    pub ns_per_op: f64,
+    pub steals: u64,
+    pub growths: u64,
+    pub waits: u64,
+}
+
+/// The clock stops between two of these, for the progress bar: its own cost is spread over so many operations.
+const TIMED_AT_ONCE: usize = 8192;
+
+/// The pool counts in these.
+const GRAIN: u64 = 512;
+
+/// Replays a trace in a fresh pool. `progress` is told of operations done.
+pub fn replay(trace: &Trace, limit: Option<u64>, progress: impl Fn(u64)) -> Result<Outcome, String> {
+    let named = |text: String| format!("{}: {text}", trace.name);
+    let mut pool = Pool::new(limit).map_err(named)?;
+    let streams: Result<Vec<Pointer>, String> = trace.streams.iter().map(|&number| pool.stream(number)).collect();
+    let streams = streams.map_err(named)?;
+    // Opens the device, so that the first operation does not pay for it.
+    let before = pool.stats().map_err(named)?;
+    // By block, never forgotten: the checks need where each was.
+    let mut addresses = Vec::with_capacity(trace.blocks);
+    let mut spent = Duration::ZERO;
+    let mut at = 0;
+    for part in trace.operations.chunks(TIMED_AT_ONCE) {
+        let start = Instant::now();
+        for operation in part {
+            match *operation {
+                Operation::Allocate { bytes, stream } => match pool.malloc(bytes, streams[stream]) {
+                    Ok(address) => addresses.push(address),
+                    Err(why) => return Err(refused(trace, at, &why)),
+                },
+                Operation::Free { block, stream } => {
+                    if let Err(why) = pool.free(addresses[block], streams[stream]) {
+                        return Err(refused(trace, at, &why));
+                    }
+                }
+            }
+            at += 1;
+        }
+        spent += start.elapsed();
+        progress(part.len() as u64);
+    }
+    let stats = pool.stats().map_err(named)?;
+    let (left, peak_live) = check_blocks(trace, &addresses)?;
+    pool.check().map_err(named)?;
+    if peak_live != stats.live_peak {
+        return Err(named(format!(
+            "the pool says that {} bytes were live at the peak; the trace says {peak_live}",
+            stats.live_peak
+        )));
+    }
+    for (block, stream) in left {
+        pool.free(addresses[block], streams[stream]).map_err(named)?;
+    }
+    let after = pool.stats().map_err(named)?;
+    if after.live != 0 {
+        return Err(named(format!("{} bytes are live after everything was freed", after.live)));
+    }
+    Ok(Outcome {
+        trace: trace.name.clone(),
+        driver: pool.driver(),
+        events: trace.operations.len() as u64,
+        streams: streams.len() as u64,
+        peak_live,
+        peak_physical: stats.physical_peak,
+        driver_ms: (stats.driver_calls > 0).then(|| (stats.driver_ns - before.driver_ns) as f64 / 1e6),
+        ns_per_op: spent.as_nanos() as f64 / trace.operations.len() as f64,
+        steals: stats.steals,
+        growths: stats.growths,
+        waits: stats.waits,
+    })
+}
+
+fn refused(trace: &Trace, at: usize, why: &str) -> String {
+    let what = match trace.operations[at] {
+        Operation::Allocate { bytes, .. } => format!("{bytes} bytes were refused"),
+        Operation::Free { .. } => "a free was refused".to_owned(),
+    };
+    format!("{}, line {}: {what}: {why}", trace.name, trace.lines[at])
+}
+
+/// Walks the trace again with the addresses that the pool gave: no two live blocks may share a byte, and every
+/// address is a multiple of 512. Returns what is live at the end, block and stream, and the most that was.
+fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<(Vec<(usize, usize)>, u64), String> {
+    // Start to end and block.
+    let mut live: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+    let mut of_block = Vec::with_capacity(addresses.len());
+    let (mut now, mut peak) = (0, 0);
+    for (at, operation) in trace.operations.iter().enumerate() {
+        let wrong = |what: String| Err(format!("{}, line {}: {what}", trace.name, trace.lines[at]));
+        match *operation {
+            Operation::Allocate { bytes, stream } => {
+                let block = of_block.len();
+                let (start, length) = (addresses[block] as u64, bytes.next_multiple_of(GRAIN));
+                of_block.push((start, stream));
+                if bytes == 0 {
+                    continue;
+                }
+                if start == 0 || start % GRAIN != 0 {
+                    return wrong(format!("the address {start:#x} is not a multiple of {GRAIN}"));
+                }
+                // Live blocks do not overlap, so of those that start before our end the last one also ends last.
+                if let Some((&other, &(end, _))) = live.range(..start + length).next_back()
+                    && end > start
+                {
+                    return wrong(format!("{start:#x}+{length} overlaps the live block {other:#x}+{}", end - other));
+                }
+                live.insert(start, (start + length, block));
+                now += length;
+                peak = peak.max(now);
+            }
+            Operation::Free { block, .. } => {
+                if let Some((end, _)) = live.remove(&of_block[block].0) {
+                    now -= end - of_block[block].0;
+                }
+            }
+        }
+    }
+    Ok((live.values().map(|&(_, block)| (block, of_block[block].1)).collect(), peak))
+}

@@ -1,0 +1,265 @@
+//! The layers of the design, read off the source: calls go down only, and each outside crate has one home.
+//!
+//! The rules work on lines of code, comments left out. They are tested themselves, on planted violations.
+
+use std::path::{Path, PathBuf};
+
+/// The longest file that a person reads in one go.
+const MOST_LINES: usize = 500;
+
+/// For each layer, those that it may name. `units` and `observe` are leaves that everybody may use.
+const MAY_USE: [(&str, &[&str]); 6] = [
+    ("abi", &["abi", "resource", "pool", "driver", "observe", "units"]),
+    ("resource", &["resource", "pool", "driver", "observe", "units"]),
+    ("pool", &["pool", "units"]),
+    ("driver", &["driver", "units"]),
+    ("observe", &["observe", "units"]),
+    ("units", &["units"]),
+];
+
+/// A word that may stand only in files under these places, and why.
+const HOMES: [(&str, &[&str], &str); 7] = [
+    ("cudarc::", &["driver/cuda/"], "CUDA is called through driver/cuda alone"),
+    ("no_mangle", &["abi/"], "only the ABI exports"),
+    ("export_name", &["abi/"], "only the ABI exports"),
+    ("libc::", &["driver/"], "the operating system is the driver layer's"),
+    ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
+    ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
+    ("catch_unwind", &["abi/guard.rs"], "panics stop at one place"),
+];
+
+/// Where `unsafe` has no business.
+const SAFE: [&str; 2] = ["pool/", "units.rs"];
+
+/// The code of a line: what is left without comments and without what stands in quotes.
+fn code(line: &str) -> String {
+    let mut code = String::new();
+    let mut quoted = false;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if quoted => drop(characters.next()),
+            '"' => quoted = !quoted,
+            '/' if !quoted && characters.peek() == Some(&'/') => break,
+            _ if !quoted => code.push(character),
+            _ => {}
+        }
+    }
+    code
+}
+
+/// Whether `word` stands in `code` as a word of its own.
+fn names(code: &str, word: &str) -> bool {
+    let part = |character: char| character.is_alphanumeric() || character == '_';
+    code.match_indices(word).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + word.len()..].chars().next();
+        let ends = !word.ends_with(part) || !after.is_some_and(part);
+        !before.is_some_and(part) && ends
+    })
+}
+
+/// The parts of the crate that a line names by `crate::…`, those in braces included.
+fn crate_parts(code: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut parts = Vec::new();
+    for (at, found) in code.match_indices("crate::") {
+        let rest = &code[at + found.len()..];
+        match rest.strip_prefix('{') {
+            None => parts.push(word(rest)),
+            Some(list) => {
+                let mut depth = 0;
+                let mut start = true;
+                for (index, character) in list.char_indices() {
+                    match character {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => start = true,
+                        ' ' => {}
+                        _ if start => {
+                            parts.push(word(&list[index..]));
+                            start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    parts
+}
+
+/// A `use` that runs over several lines, as one line; every other line as it is.
+fn statements(text: &str) -> Vec<(usize, String)> {
+    let mut statements: Vec<(usize, String)> = Vec::new();
+    let mut open = false;
+    for (number, line) in text.lines().enumerate() {
+        let code = code(line);
+        let trimmed = code.trim_start();
+        let begins = trimmed.starts_with("use ") || trimmed.starts_with("pub use ") || trimmed.starts_with("pub(super) use ");
+        match statements.last_mut() {
+            Some((_, last)) if open => last.push_str(code.trim()),
+            _ => statements.push((number + 1, code.clone())),
+        }
+        open = (open || begins) && !code.contains(';');
+    }
+    statements
+}
+
+/// What is wrong with a file; `path` is below `src/`.
+fn violations(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let layer = path.split(['/', '.']).next().unwrap_or_default();
+    let may_use = MAY_USE.iter().find(|&&(name, _)| name == layer).map(|&(_, parts)| parts);
+    if may_use.is_none() && path != "lib.rs" {
+        found.push(format!("{path}: no layer of the design"));
+    }
+    let lines = text.lines().count();
+    if lines > MOST_LINES {
+        found.push(format!("{path}: {lines} lines, more than {MOST_LINES}"));
+    }
+    for (number, code) in statements(text) {
+        let mut complain = |what: String| found.push(format!("{path}:{number}: {what}"));
+        for part in crate_parts(&code) {
+            if may_use.is_some_and(|parts| !parts.contains(&part.as_str())) {
+                complain(format!("{layer} names crate::{part}: calls go down only"));
+            }
+        }
+        if code.contains("super::super") {
+            complain("super::super: name it from the crate's root".into());
+        }
+        for (word, homes, reason) in HOMES {
+            if names(&code, word) && !homes.iter().any(|home| path.starts_with(home)) {
+                complain(format!("{word} outside src/{}: {reason}", homes.join(", src/")));
+            }
+        }
+        if names(&code, "unsafe") && SAFE.iter().any(|safe| path.starts_with(safe)) {
+            complain("unsafe in a part that needs none".into());
+        }
+    }
+    found
+}
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of the sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_source_keeps_to_its_layers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 40, "only {} files found: the search is broken", files.len());
+    let mut found = Vec::new();
+    for file in &files {
+        let path = file.strip_prefix(&root).expect("below src").to_string_lossy().replace('\\', "/");
+        found.extend(violations(&path, &std::fs::read_to_string(file).expect("readable")));
+    }
+    assert!(found.is_empty(), "{} violations:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn every_layer_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for layer in ["abi", "resource", "pool", "driver"] {
+        assert!(root.join(layer).join("mod.rs").is_file(), "src/{layer} is gone: do the rules still fit?");
+    }
+    assert!(root.join("units.rs").is_file());
+}
+
+// ---- the rules themselves ------------------------------------------------------------------------------
+
+#[track_caller]
+fn caught(path: &str, text: &str, word: &str) {
+    let found = violations(path, text);
+    assert!(found.iter().any(|complaint| complaint.contains(word)), "{path}: {text:?} was not caught by {word:?}: {found:?}");
+}
+
+#[track_caller]
+fn passes(path: &str, text: &str) {
+    let found = violations(path, text);
+    assert!(found.is_empty(), "{path}: {text:?} is fine: {found:?}");
+}
+
+#[test]
+fn an_upward_call_is_caught_however_it_is_written() {
+    caught("driver/host/mod.rs", "use crate::pool::Arena;", "crate::pool");
+    caught("driver/host/mod.rs", "use crate::resource::Pool;", "crate::resource");
+    caught("pool/arena.rs", "    let pool = crate::resource::shared();", "crate::resource");
+    caught("pool/arena.rs", "use crate::driver::Physical;", "crate::driver");
+    caught("resource/pool.rs", "use crate::abi::status;", "crate::abi");
+    caught("resource/pool.rs", "use crate::{units::Address, abi::guard};", "crate::abi");
+    caught("resource/pool.rs", "use crate::{\n    units::{Address, GRAIN},\n    abi::guard,\n};", "crate::abi");
+    caught("units.rs", "use crate::pool::Arena;", "crate::pool");
+    caught("observe/mod.rs", "use crate::driver::Driver;", "crate::driver");
+    caught("resource/pool.rs", "type A = fn(crate::pool::Arena, crate::abi::Fault);", "crate::abi");
+}
+
+#[test]
+fn a_call_down_and_a_use_of_a_leaf_pass() {
+    passes("abi/memory.rs", "use crate::resource::Error;\nuse crate::driver::ErrorKind;\nuse crate::units::Address;");
+    passes("resource/room.rs", "use crate::driver::Driver;\nuse crate::pool::{Arena, Plan};\nuse crate::units::GRAIN;");
+    passes("pool/arena.rs", "use crate::units::GRAIN;\nuse super::block::Block;");
+    passes("resource/room.rs", "use crate::{pool::{Arena, Plan}, units::{Address, GRAIN}};");
+    passes("lib.rs", "pub mod abi;\npub mod resource;");
+}
+
+#[test]
+fn a_crate_away_from_its_home_is_caught() {
+    caught("driver/host/mod.rs", "use cudarc::driver::sys;", "cudarc::");
+    caught("resource/pool.rs", "#[unsafe(no_mangle)]", "no_mangle");
+    caught("driver/mod.rs", "#[unsafe(export_name = \"forebay_x\")]", "export_name");
+    caught("resource/pool.rs", "    unsafe { libc::getpid() }", "libc::");
+    caught("abi/torch.rs", "use libc::c_int;", "libc::");
+    caught("pool/arena.rs", "use parking_lot::Mutex;", "parking_lot");
+    caught("abi/status.rs", "use parking_lot::Mutex;", "parking_lot");
+    caught("resource/pool.rs", "use libloading::Library;", "libloading");
+    caught("driver/host/mod.rs", "use libloading::Library;", "libloading");
+    caught("resource/pool.rs", "std::panic::catch_unwind(|| ());", "catch_unwind");
+}
+
+#[test]
+fn a_crate_at_home_passes() {
+    passes("driver/cuda/api.rs", "use cudarc::driver::sys;\nuse libloading::Library;");
+    passes("abi/memory.rs", "#[unsafe(no_mangle)]");
+    passes("driver/process.rs", "    unsafe { libc::getpid() };");
+    passes("resource/pool.rs", "use parking_lot::Mutex;");
+    passes("abi/cxx.rs", "use libloading::os::unix::Library;");
+    passes("abi/guard.rs", "use std::panic::catch_unwind;");
+    passes("driver/host/fault.rs", "let not_libc_but = mylibc::x;");
+}
+
+#[test]
+fn unsafe_in_the_algorithm_is_caught_and_a_longer_word_is_not() {
+    caught("pool/front.rs", "    let x = unsafe { *y };", "unsafe");
+    caught("units.rs", "unsafe impl Send for Address {}", "unsafe");
+    passes("pool/front.rs", "let unsafety = not_unsafe;");
+    passes("resource/pool.rs", "    let x = unsafe { *y };");
+}
+
+#[test]
+fn a_long_file_and_a_climb_over_two_modules_are_caught() {
+    caught("pool/arena.rs", &"let a = 1;\n".repeat(MOST_LINES + 1), "lines");
+    passes("pool/arena.rs", &"let a = 1;\n".repeat(MOST_LINES));
+    caught("driver/host/vmm.rs", "use super::super::Driver;", "super::super");
+}
+
+#[test]
+fn a_folder_that_is_no_layer_is_caught() {
+    caught("helpers/mod.rs", "fn f() {}", "no layer");
+}
+
+#[test]
+fn comments_and_texts_are_not_code() {
+    passes("pool/mod.rs", "//! No CUDA, no locks, no `unsafe`; see crate::resource and libc::.");
+    passes("pool/mod.rs", "let text = \"an unsafe word, crate::abi and a quote \\\" unsafe\";");
+    caught("pool/mod.rs", "let text = \"a//b\"; unsafe { f() }", "unsafe");
+}
