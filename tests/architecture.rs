@@ -97,7 +97,8 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     for (number, line) in text.lines().enumerate() {
         let code = code(line);
         let trimmed = code.trim_start();
-        let begins = trimmed.starts_with("use ") || trimmed.starts_with("pub use ") || trimmed.starts_with("pub(super) use ");
+        let begins =
+            trimmed.starts_with("use ") || trimmed.starts_with("pub use ") || trimmed.starts_with("pub(super) use ");
         match statements.last_mut() {
             Some((_, last)) if open => last.push_str(code.trim()),
             _ => statements.push((number + 1, code.clone())),
@@ -180,7 +181,10 @@ fn every_layer_is_there() {
 #[track_caller]
 fn caught(path: &str, text: &str, word: &str) {
     let found = violations(path, text);
-    assert!(found.iter().any(|complaint| complaint.contains(word)), "{path}: {text:?} was not caught by {word:?}: {found:?}");
+    assert!(
+        found.iter().any(|complaint| complaint.contains(word)),
+        "{path}: {text:?} was not caught by {word:?}: {found:?}"
+    );
 }
 
 #[track_caller]

@@ -90,6 +90,9 @@ F(cuDeviceGetMemPool, (void **p, int d), *p = (void *)0xb1)
 F(cuMemPoolTrimTo, (void *p, size_t n))
 F(cuStreamGetCaptureInfo_v2, (void *s, int *c, u64 *id, void *g, void *d, size_t *n), *c = capturing; *id = 42)
 F(cuStreamGetId, (void *s, u64 *id), *id = 1000 + (u64)s)
+static void *recorded;
+void *fake_recorded(void) { return recorded; }
+F(cuCtxRecordEvent, (void *c, void *e), recorded = (void *)((u64)c << 16 | (u64)e & 0xffff))
 #endif
 "#;
 
@@ -216,6 +219,7 @@ fn ask(driver: &dyn Driver) -> Vec<(&'static str, forebay::driver::Result<()>)> 
         ("stream_capture", driver.stream_capture(DEVICE, STREAM).map(drop)),
         ("event_create", driver.event_create(DEVICE).map(drop)),
         ("event_record", driver.event_record(DEVICE, event, STREAM)),
+        ("event_record_all", driver.event_record_all(DEVICE, event)),
         ("event_passed", driver.event_passed(DEVICE, event).map(drop)),
         ("event_wait", driver.event_wait(DEVICE, event)),
         ("stream_wait", driver.stream_wait(DEVICE, STREAM, event)),
@@ -257,13 +261,15 @@ fn child_whole() {
             "cuEventSynchronize",
             "cuStreamSynchronize",
             "cuCtxSynchronize",
+            "cuCtxRecordEvent",
+            "cuStreamGetId",
             "cuMemPoolTrimTo",
             "cuMemCreate",
             "cuMemUnmap",
         ] {
             assert!(calls.contains(&format!("{name}:2:{depth}")), "{name} not in relaxed mode: {calls:?}");
         }
-        for name in ["cuEventRecord", "cuStreamGetId", "cuStreamIsCapturing", "cuStreamWaitEvent"] {
+        for name in ["cuEventRecord", "cuStreamIsCapturing", "cuStreamWaitEvent"] {
             assert!(calls.contains(&format!("{name}:{mode}:{depth}")), "{name} took the long way: {calls:?}");
         }
         assert_eq!(calls.iter().filter(|call| call.starts_with("cuMemPoolTrimTo")).count(), 2, "both pools");
@@ -283,6 +289,20 @@ fn child_whole() {
     assert_eq!(driver.stream_capture(DEVICE, STREAM).unwrap(), Capture::Active(42));
     assert_eq!(driver.stream_capture(DEVICE, StreamHandle::LEGACY).unwrap(), Capture::None);
     fake.set(b"fake_capture", 0);
+
+    // An event for a device is recorded on its primary context, whichever is current; its refusal leaves no trace.
+    for (device, context) in [(DEVICE, 0xc046), (DeviceId(1), 0xc047)] {
+        driver.event_record_all(device, Event(0xe002)).unwrap();
+        assert_eq!(fake.get(b"fake_recorded"), context << 16 | 0xe002);
+    }
+    fake.set(b"fake_current", 0xd000);
+    fake.set(b"fake_mode", 1);
+    fake.answer(c"cuCtxRecordEvent", 900);
+    let error = driver.event_record_all(DEVICE, Event(0xe002)).unwrap_err();
+    assert_eq!((error.kind, error.call), (ErrorKind::Capturing, "cuCtxRecordEvent"), "{error}");
+    assert_eq!((fake.get(b"fake_get_current"), fake.get(b"fake_get_mode") & 0xff), (0xd000, 1));
+    fake.answer(c"", 0);
+    assert_eq!(driver.event_record_all(DeviceId(2), Event(0xe002)).unwrap_err().kind, ErrorKind::Invalid);
 
     // Codes.
     fake.answer(c"cuEventQuery", 600);
@@ -326,6 +346,7 @@ fn child_old() {
     fake.set(b"fake_capture", 1);
     for (error, text) in [
         (driver.stream_identity(DEVICE, STREAM).unwrap_err(), "needs driver API 12.0 or newer, this is 11.1"),
+        (driver.event_record_all(DEVICE, Event(0xe000)).unwrap_err(), "needs driver API 12.5 or newer, this is 11.1"),
         (driver.trim_driver_pools(DEVICE).unwrap_err(), "needs driver API 11.2 or newer, this is 11.1"),
         (driver.stream_capture(DEVICE, STREAM).unwrap_err(), "needs driver API 11.3 or newer, this is 11.1"),
     ] {

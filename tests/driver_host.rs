@@ -114,6 +114,63 @@ fn a_host_wait_runs_what_it_needs_and_no_more() {
 }
 
 #[test]
+fn a_device_event_is_for_what_was_queued_on_every_stream() {
+    let driver = driver(Clock::Manual);
+    let (first, second) = (driver.stream_create(DEVICE).unwrap(), driver.stream_create(DEVICE).unwrap());
+    let (gone, event) = (driver.stream_create(DEVICE).unwrap(), driver.event_create(DEVICE).unwrap());
+    let (passed, log) = (|| driver.event_passed(DEVICE, event).unwrap(), Arc::default());
+    driver.event_record_all(DEVICE, event).unwrap();
+    assert!(passed(), "nothing was queued");
+    for (stream, number) in [(first, 1), (second, 2), (gone, 3)] {
+        driver.host_call(DEVICE, stream, note(&log, number)).unwrap();
+    }
+    driver.stream_destroy(DEVICE, gone).unwrap();
+    driver.event_record_all(DEVICE, event).unwrap();
+    // Neither the work of another device nor work from now on is its business.
+    driver.host_call(DeviceId(1), StreamHandle::LEGACY, note(&log, 4)).unwrap();
+    driver.host_call(DEVICE, first, note(&log, 5)).unwrap();
+    assert!(driver.step(DEVICE, second).unwrap() && !passed());
+    assert!(driver.step(DEVICE, first).unwrap() && !passed());
+    driver.event_wait(DEVICE, event).unwrap();
+    assert!(passed());
+    assert_eq!(*log.lock(), [2, 1, 3]);
+    assert_eq!((driver.queued(DEVICE, first).unwrap(), driver.queued(DEVICE, second).unwrap()), (1, 0));
+    // Stepped instead of waited for.
+    driver.host_call(DEVICE, second, note(&log, 6)).unwrap();
+    driver.event_record_all(DEVICE, event).unwrap();
+    assert!(driver.step(DEVICE, second).unwrap() && !passed());
+    assert!(driver.step(DEVICE, first).unwrap() && passed());
+    invalid(driver.event_record_all(DeviceId(1), event), "belongs to device 0");
+    driver.event_destroy(DEVICE, event).unwrap();
+    invalid(driver.event_record_all(DEVICE, event), "is destroyed");
+}
+
+#[test]
+fn a_stream_waits_for_a_device_event_also_for_its_own_work() {
+    let driver = driver(Clock::Manual);
+    let streams: Vec<StreamHandle> = (0..3).map(|_| driver.stream_create(DEVICE).unwrap()).collect();
+    let event = driver.event_create(DEVICE).unwrap();
+    let log = Arc::default();
+    for (&stream, number) in streams.iter().zip(1..) {
+        driver.host_call(DEVICE, stream, note(&log, number)).unwrap();
+    }
+    driver.event_record_all(DEVICE, event).unwrap();
+    // All wait for all, and the next event is for these waits too.
+    for (&stream, number) in streams.iter().zip(4..) {
+        driver.stream_wait(DEVICE, stream, event).unwrap();
+        driver.host_call(DEVICE, stream, note(&log, number)).unwrap();
+    }
+    driver.event_record_all(DEVICE, event).unwrap();
+    driver.stream_wait(DEVICE, streams[0], event).unwrap();
+    driver.host_call(DEVICE, streams[0], note(&log, 7)).unwrap();
+    assert_eq!(driver.run_stream(DEVICE, streams[0]).unwrap(), 1, "blocked by the other two");
+    assert!(driver.step(DEVICE, streams[2]).unwrap() && !driver.step(DEVICE, streams[0]).unwrap());
+    driver.stream_synchronize(DEVICE, streams[0]).unwrap();
+    let log = log.lock().clone();
+    assert_eq!((&log[..3], log[6], log.len()), (&[1, 3, 2][..], 7, 7), "{log:?}");
+}
+
+#[test]
 fn the_clock_can_be_switched() {
     let driver = driver(Clock::Immediate);
     let stream = driver.stream_create(DEVICE).unwrap();
@@ -146,11 +203,15 @@ fn work_runs_beside_other_threads_and_is_waited_for() {
     let event = driver.event_create(DEVICE).unwrap();
     driver.event_record(DEVICE, event, stream).unwrap();
     assert!(!driver.event_passed(DEVICE, event).unwrap());
+    let whole = driver.event_create(DEVICE).unwrap();
+    driver.event_record_all(DEVICE, whole).unwrap();
+    assert!(!driver.event_passed(DEVICE, whole).unwrap());
     let at = driver.allocate(DEVICE, 4096).unwrap();
     driver.fill(DEVICE, at, 1, 4096, StreamHandle::LEGACY).unwrap();
     driver.free(DEVICE, at).unwrap();
     finish.send(()).unwrap();
-    driver.event_wait(DEVICE, event).unwrap();
+    driver.event_wait(DEVICE, whole).unwrap();
+    assert!(driver.event_passed(DEVICE, event).unwrap());
     assert!(done.load(Ordering::Acquire));
     runner.join().unwrap();
 }
@@ -176,10 +237,11 @@ fn threads_with_waits_across_their_streams_all_get_home() {
                             ran.fetch_add(1, Ordering::Relaxed);
                         });
                         driver.host_call(DEVICE, stream, count).unwrap();
-                        match (random >> 50) % 8 {
+                        match (random >> 50) % 9 {
                             0..=2 => driver.event_record(DEVICE, event, stream).unwrap(),
                             3..=5 => driver.stream_wait(DEVICE, stream, event).unwrap(),
-                            6 => driver.event_wait(DEVICE, event).unwrap(),
+                            6 => driver.event_record_all(DEVICE, event).unwrap(),
+                            7 => driver.event_wait(DEVICE, event).unwrap(),
                             _ => assert!(driver.step(DEVICE, stream).is_ok()),
                         }
                     }
@@ -294,6 +356,7 @@ fn a_capture_is_reported_and_forbids_what_cuda_forbids() {
         driver.stream_wait(DEVICE, stream, event),
         driver.stream_synchronize(DEVICE, stream),
         driver.synchronize(DEVICE),
+        driver.event_record_all(DEVICE, event),
     ] {
         assert_eq!(result.unwrap_err().kind, ErrorKind::Capturing);
     }
@@ -450,6 +513,7 @@ fn every_call_can_be_made_to_fail_and_then_changes_nothing() {
         Call::EventCreate => driver.event_create(DEVICE).map(drop),
         Call::EventDestroy => driver.event_destroy(DEVICE, event),
         Call::EventRecord => driver.event_record(DEVICE, event, stream),
+        Call::EventRecordAll => driver.event_record_all(DEVICE, event),
         Call::EventPassed => driver.event_passed(DEVICE, event).map(drop),
         Call::EventWait => driver.event_wait(DEVICE, event),
         Call::StreamWait => driver.stream_wait(DEVICE, stream, event),
@@ -521,12 +585,14 @@ fn events_can_be_made_to_lie() {
 #[test]
 fn switched_off_features_are_unsupported() {
     let bare = HostOptions { vmm: false, stream_identity: false, driver_pools: false, ..HostOptions::default() };
+    let bare = HostOptions { device_events: false, ..bare };
     let driver = HostDriver::new(bare).unwrap();
     let unsupported = |result: Result<()>| assert_eq!(result.unwrap_err().kind, ErrorKind::Unsupported);
     unsupported(driver.reserve(DEVICE, GRANULE).map(drop));
     unsupported(driver.create(DEVICE, GRANULE).map(drop));
     unsupported(driver.stream_identity(DEVICE, StreamHandle::LEGACY).map(drop));
     unsupported(driver.trim_driver_pools(DEVICE));
+    unsupported(driver.event_record_all(DEVICE, driver.event_create(DEVICE).unwrap()));
     for wrong in [
         HostOptions { devices: 0, ..bare },
         HostOptions { devices: 65, ..bare },
@@ -566,5 +632,6 @@ fn the_ledger_prices_each_handle() {
         driver.stream_wait(DEVICE, StreamHandle::LEGACY, event).unwrap();
     };
     assert_eq!(spent(&events), (3, 170 + 130 + 110));
+    assert_eq!(spent(&|| driver.event_record_all(DEVICE, event).unwrap()), (1, 170));
     assert_eq!(spent(&|| assert!(driver.create(DEVICE, 1).is_err())), (1, 0), "a refused call is counted, not priced");
 }

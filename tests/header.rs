@@ -52,7 +52,10 @@ fn the_committed_header_is_the_generated_one() {
         std::fs::write(&path, &fresh).expect("write the header");
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == fresh, "include/forebay.h is not what src/abi says: BLESS=1 cargo test --test header rewrites it");
+    assert!(
+        committed == fresh,
+        "include/forebay.h is not what src/abi says: BLESS=1 cargo test --test header rewrites it"
+    );
 }
 
 #[test]
@@ -67,7 +70,8 @@ fn the_header_names_every_exported_function() {
         }
         let text = std::fs::read_to_string(&path).expect("source");
         for (at, _) in text.match_indices("#[unsafe(no_mangle)]") {
-            let name = text[at..].split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function follows");
+            let name =
+                text[at..].split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function follows");
             found += 1;
             if !header.contains(&format!(" {name}(")) && !header.contains(&format!("*{name}(")) {
                 missing.push(name.to_owned());
@@ -80,7 +84,17 @@ fn the_header_names_every_exported_function() {
 
 fn compile(compiler: &str, standard: &str, language: &str, source: &Path) {
     let output = Command::new(compiler)
-        .args(["-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wstrict-prototypes", "-fsyntax-only"])
+        .args([
+            "-x",
+            language,
+            standard,
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-Wstrict-prototypes",
+            "-fsyntax-only",
+        ])
         .args(if language == "c" { &[][..] } else { &["-Wno-strict-prototypes"][..] })
         .arg("-I")
         .arg(root().join("include"))

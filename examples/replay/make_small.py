@@ -39,7 +39,7 @@ class Tape:
 class Transformer:
     """Weights with two Adam moments each, then steps of forward and backward."""
 
-    WIDTH, LAYERS, VOCABULARY, BATCH = 384, 5, 8192, 4
+    WIDTH, LAYERS, VOCABULARY, BATCH = 1024, 5, 32768, 4
 
     def __init__(self, tape):
         self.tape = tape

@@ -7,6 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::cxx;
 use super::guard;
 use super::handle::{address, pointer};
 use super::memory::ForebayFramework;
@@ -20,16 +21,21 @@ pub type ForebayStreamGetter = Option<extern "C" fn() -> isize>;
 /// The getter's address; 0 for none.
 static GETTER: AtomicUsize = AtomicUsize::new(0);
 
-fn current_stream() -> StreamHandle {
+/// CuPy's current stream; `None` when the getter failed, with CuPy's own exception pending.
+fn current_stream() -> Option<StreamHandle> {
     match GETTER.load(Ordering::Acquire) {
-        0 => StreamHandle::LEGACY,
+        0 => Some(StreamHandle::LEGACY),
         getter => {
             // SAFETY: only forebay_cupy_set_stream_getter stores here, a function of this type.
             let getter: extern "C" fn() -> isize = unsafe { std::mem::transmute(getter) };
-            StreamHandle(getter() as u64)
+            let stream = getter();
+            (stream != FAILED).then_some(StreamHandle(stream as u64))
         }
     }
 }
+
+/// What CuPy's functions, compiled by Cython as `except? -1`, return to say: look for an exception. Ours too.
+const FAILED: isize = -1;
 
 /// Sets the function that gives CuPy's current stream: the C function inside the capsule
 /// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
@@ -43,31 +49,45 @@ pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
 ///
 /// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
 /// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
-/// which CuPy's caller (compiled by Cython as `except? -1`) looks for an exception. In a program without Python: NULL.
+/// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
+/// there is no C++ runtime either.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_malloc(_param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
-    let result = guard::result(|| Ok(shared()?.malloc(size as u64, device, current_stream(), ForebayFramework::Cupy as u8)?));
+pub unsafe extern "C-unwind" fn forebay_cupy_malloc(_param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+    let failed = FAILED as *mut c_void;
+    let Some(stream) = current_stream() else { return failed };
+    let result = guard::result(|| Ok(shared()?.malloc(size as u64, device, stream, ForebayFramework::Cupy as u8)?));
     match result {
         Ok(address) => pointer(address),
         Err(fault) => {
             let live = existing().and_then(|pool| pool.stats(device).ok()).map_or(0, |stats| stats.live);
-            if python::raise(&fault, size as u64, live) { usize::MAX as *mut c_void } else { std::ptr::null_mut() }
+            if python::raise(&fault, size as u64, live) {
+                return failed;
+            }
+            let exception = cxx::prepare(fault);
+            cxx::throw(exception);
+            std::ptr::null_mut()
         }
     }
 }
 
-/// Frees a block in the order of CuPy's current stream. A pointer that is no live block's is refused and changes
-/// nothing. Never raises: CuPy frees in destructors, also while the interpreter ends.
+/// Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
+/// wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
+/// frees in destructors, also while the interpreter ends.
 ///
 /// # Safety
 /// Called as CuPy does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_free(_param: *mut c_void, ptr: *mut c_void, _device: c_int) {
+    let stream = current_stream().unwrap_or_else(|| {
+        // Nobody looks for an exception after a free.
+        python::clear();
+        StreamHandle::LEGACY
+    });
     let result = guard::result(|| match existing() {
-        Some(pool) => Ok(pool.free(address(ptr), current_stream())?),
+        Some(pool) => Ok(pool.free_behind_both(address(ptr), stream)?),
         None => Ok(()),
     });
     if let Err(fault) = result {

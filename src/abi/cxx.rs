@@ -79,7 +79,9 @@ pub(super) fn throw(exception: Option<Exception>) {
 
 type Allocate = unsafe extern "C" fn(usize) -> *mut c_void;
 
-fn thrower(cxx: &Runtime) -> Option<(Allocate, unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void) -> !)> {
+fn thrower(
+    cxx: &Runtime,
+) -> Option<(Allocate, unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void) -> !)> {
     // SAFETY: the types are those of the Itanium C++ ABI.
     unsafe { Some((cxx.get("__cxa_allocate_exception\0")?, cxx.get("__cxa_throw\0")?)) }
 }
@@ -117,7 +119,8 @@ fn out_of_memory(cxx: &Runtime, text: &str) -> Option<Exception> {
         let mut message = StdString::copy_of(text, new);
         let data = message.data;
         let object = allocate(ERROR_ROOM);
-        let location = SourceLocation { function: c"forebay_torch_malloc".as_ptr(), file: c"libforebay.so".as_ptr(), line: 0 };
+        let location =
+            SourceLocation { function: c"forebay_torch_malloc".as_ptr(), file: c"libforebay.so".as_ptr(), line: 0 };
         construct(object, location, &raw mut message);
         // The constructor may have moved the text out: then the string holds its own short buffer.
         if message.data == data {

@@ -80,7 +80,7 @@ mod tests {
     fn a_panic_becomes_a_status_and_a_text() {
         assert_eq!(status(|| panic!("planted {}", 7)), ForebayStatus::Panic);
         // SAFETY: the message is a valid C string until this thread's next failing call.
-        let text = unsafe { std::ffi::CStr::from_ptr(super::super::status::forebay_last_error_message()) };
+        let text = unsafe { std::ffi::CStr::from_ptr(crate::abi::status::forebay_last_error_message()) };
         assert!(text.to_string_lossy().contains("planted 7"));
     }
 }

@@ -12,7 +12,12 @@ use super::status::ForebayStatus;
 /// # Safety
 /// `pool` is NULL or a live pool object; `released` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_trim(pool: *mut ForebayPool, device: i32, keep: u64, released: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_trim(
+    pool: *mut ForebayPool,
+    device: i32,
+    keep: u64,
+    released: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -76,7 +81,12 @@ pub type ForebayPressureFn = Option<unsafe extern "C" fn(user: *mut c_void, devi
 /// # Safety
 /// `pool` is NULL or a live pool object; `callback` may be called as said; `id` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_add_pressure_callback(pool: *mut ForebayPool, callback: ForebayPressureFn, user: *mut c_void, id: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_add_pressure_callback(
+    pool: *mut ForebayPool,
+    callback: ForebayPressureFn,
+    user: *mut c_void,
+    id: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, id) = unsafe { (ForebayPool::get(pool)?, output(id, "id")?) };

@@ -32,7 +32,13 @@ pub enum ForebayFramework {
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_malloc(pool: *mut ForebayPool, bytes: u64, device: i32, stream: *mut c_void, out: *mut *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_malloc(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -65,7 +71,11 @@ pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, 
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_record_use(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_record_use(
+    pool: *mut ForebayPool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -78,7 +88,11 @@ pub unsafe extern "C" fn forebay_record_use(pool: *mut ForebayPool, ptr: *mut c_
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_block_size(pool: *mut ForebayPool, ptr: *const c_void, out: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_block_size(
+    pool: *mut ForebayPool,
+    ptr: *const c_void,
+    out: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -93,7 +107,12 @@ pub unsafe extern "C" fn forebay_block_size(pool: *mut ForebayPool, ptr: *const 
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_base_address(pool: *mut ForebayPool, ptr: *const c_void, base: *mut *mut c_void, bytes: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_base_address(
+    pool: *mut ForebayPool,
+    ptr: *const c_void,
+    base: *mut *mut c_void,
+    bytes: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -2,17 +2,17 @@
 //!
 //! `include/forebay.h` is made from these files, in this order.
 
-pub mod guard;
-pub mod handle;
-pub mod status;
-pub mod version;
-pub mod pool;
-pub mod memory;
-pub mod limits;
-pub mod stats;
-pub mod streams;
-pub mod private;
-pub mod torch;
 pub mod cupy;
 mod cxx;
+pub mod guard;
+pub mod handle;
+pub mod limits;
+pub mod memory;
+pub mod pool;
+pub mod private;
 mod python;
+pub mod stats;
+pub mod status;
+pub mod streams;
+pub mod torch;
+pub mod version;

@@ -54,7 +54,9 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
     // SAFETY: its size was just checked.
     let options = unsafe { &*options };
     if options.reserved0 != 0 || options.reserved != [0; 8] {
-        return Err(Error::invalid("reserved words of options are not zero: fill them with forebay_options_init").into());
+        return Err(
+            Error::invalid("reserved words of options are not zero: fill them with forebay_options_init").into()
+        );
     }
     let driver = if options.driver.is_null() {
         None
@@ -68,7 +70,8 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
         1 => true,
         other => return Err(Error::invalid(format_args!("grow_first is {other}; it takes 0 or 1")).into()),
     };
-    let read = Options { driver, limit: options.limit, fraction: options.fraction, max_chunk: options.max_chunk, grow_first };
+    let read =
+        Options { driver, limit: options.limit, fraction: options.fraction, max_chunk: options.max_chunk, grow_first };
     read.validate()?;
     Ok(read)
 }
@@ -139,7 +142,10 @@ pub unsafe extern "C" fn forebay_pool_shared(out: *mut *mut ForebayPool) -> Fore
 /// # Safety
 /// `options` is NULL or points to options filled by `forebay_options_init`; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_pool_create(options: *const ForebayOptions, out: *mut *mut ForebayPool) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_create(
+    options: *const ForebayOptions,
+    out: *mut *mut ForebayPool,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(out, "out")? };
@@ -199,7 +205,12 @@ pub unsafe extern "C" fn forebay_device_count(pool: *const ForebayPool, out: *mu
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_memory_info(pool: *const ForebayPool, device: i32, free_bytes: *mut u64, total_bytes: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_memory_info(
+    pool: *const ForebayPool,
+    device: i32,
+    free_bytes: *mut u64,
+    total_bytes: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -14,7 +14,12 @@ use super::status::ForebayStatus;
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_private_begin(pool: *mut ForebayPool, device: i32, id: u64, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_private_begin(
+    pool: *mut ForebayPool,
+    device: i32,
+    id: u64,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -23,7 +23,9 @@ pub(super) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
     let program = Library::this();
     // SAFETY: the types are those of CPython's stable ABI, and the GIL is held.
     unsafe {
-        let Some(holds_gil) = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check") else { return false };
+        let Some(holds_gil) = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check") else {
+            return false;
+        };
         if holds_gil() == 0 {
             return false;
         }
@@ -39,6 +41,21 @@ pub(super) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
     }
 }
 
+/// Clears a pending exception. pre: the calling thread holds the GIL, if there is one.
+pub(super) fn clear() {
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI.
+    unsafe {
+        let holds_gil = symbol::<unsafe extern "C" fn() -> c_int>(&program, c"PyGILState_Check");
+        let clear = symbol::<unsafe extern "C" fn()>(&program, c"PyErr_Clear");
+        if let (Some(holds_gil), Some(clear)) = (holds_gil, clear)
+            && holds_gil() != 0
+        {
+            clear();
+        }
+    }
+}
+
 /// `cupy.cuda.memory.OutOfMemoryError(asked, live)`, with our text as its argument.
 ///
 /// # Safety
@@ -48,8 +65,10 @@ unsafe fn raise_cupys(program: &Library, text: &CStr, asked: u64, live: u64) -> 
     unsafe {
         let import: unsafe extern "C" fn(*const c_char) -> Object = symbol(program, c"PyImport_ImportModule")?;
         let get: unsafe extern "C" fn(Object, *const c_char) -> Object = symbol(program, c"PyObject_GetAttrString")?;
-        let put: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int = symbol(program, c"PyObject_SetAttrString")?;
-        let call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object = symbol(program, c"PyObject_CallFunction")?;
+        let put: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int =
+            symbol(program, c"PyObject_SetAttrString")?;
+        let call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object =
+            symbol(program, c"PyObject_CallFunction")?;
         let build: unsafe extern "C" fn(*const c_char, ...) -> Object = symbol(program, c"Py_BuildValue")?;
         let set: unsafe extern "C" fn(Object, Object) = symbol(program, c"PyErr_SetObject")?;
         let clear: unsafe extern "C" fn() = symbol(program, c"PyErr_Clear")?;
@@ -57,8 +76,11 @@ unsafe fn raise_cupys(program: &Library, text: &CStr, asked: u64, live: u64) -> 
 
         let module = import(c"cupy.cuda.memory".as_ptr());
         let class = if module.is_null() { module } else { get(module, c"OutOfMemoryError".as_ptr()) };
-        let error =
-            if class.is_null() { class } else { call(class, c"KK".as_ptr(), asked as c_ulonglong, live as c_ulonglong) };
+        let error = if class.is_null() {
+            class
+        } else {
+            call(class, c"KK".as_ptr(), asked as c_ulonglong, live as c_ulonglong)
+        };
         let arguments = if error.is_null() { error } else { build(c"(s)".as_ptr(), text.as_ptr()) };
         let done = !arguments.is_null() && put(error, c"args".as_ptr(), arguments) == 0;
         if done {

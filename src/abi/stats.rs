@@ -103,7 +103,11 @@ fn check_layout(name: &str, size: u32, version: u32, expected: usize) -> Result<
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or points to a `forebay_stats`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_get_stats(pool: *const ForebayPool, device: i32, out: *mut ForebayStats) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_get_stats(
+    pool: *const ForebayPool,
+    device: i32,
+    out: *mut ForebayStats,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, out.as_mut().ok_or(Fault::Null("out"))?) };
@@ -145,7 +149,12 @@ pub unsafe extern "C" fn forebay_get_stats(pool: *const ForebayPool, device: i32
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or points to a `forebay_stream_stats`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_get_stream_stats(pool: *const ForebayPool, device: i32, stream: *mut c_void, out: *mut ForebayStreamStats) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_get_stream_stats(
+    pool: *const ForebayPool,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut ForebayStreamStats,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, out.as_mut().ok_or(Fault::Null("out"))?) };
@@ -184,7 +193,13 @@ pub unsafe extern "C" fn forebay_reset_peaks(pool: *mut ForebayPool, device: i32
 /// # Safety
 /// `pool` is NULL or a live pool object; `buffer` has `capacity` writable bytes, or `capacity` is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_report(pool: *const ForebayPool, device: i32, buffer: *mut c_char, capacity: usize, needed: *mut usize) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_report(
+    pool: *const ForebayPool,
+    device: i32,
+    buffer: *mut c_char,
+    capacity: usize,
+    needed: *mut usize,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -14,7 +14,11 @@ use crate::units::Address;
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_stream_register(pool: *mut ForebayPool, device: i32, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_stream_register(
+    pool: *mut ForebayPool,
+    device: i32,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -30,7 +34,11 @@ pub unsafe extern "C" fn forebay_stream_register(pool: *mut ForebayPool, device:
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_stream_unregister(pool: *mut ForebayPool, device: i32, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_stream_unregister(
+    pool: *mut ForebayPool,
+    device: i32,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -44,7 +52,11 @@ pub unsafe extern "C" fn forebay_stream_unregister(pool: *mut ForebayPool, devic
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_stream_create(pool: *mut ForebayPool, device: i32, out: *mut *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_stream_create(
+    pool: *mut ForebayPool,
+    device: i32,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -65,7 +77,11 @@ pub unsafe extern "C" fn forebay_stream_create(pool: *mut ForebayPool, device: i
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` came from `forebay_stream_create` and is not used after this call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_stream_destroy(pool: *mut ForebayPool, device: i32, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_stream_destroy(
+    pool: *mut ForebayPool,
+    device: i32,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -79,7 +95,11 @@ pub unsafe extern "C" fn forebay_stream_destroy(pool: *mut ForebayPool, device: 
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_stream_synchronize(pool: *mut ForebayPool, device: i32, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_stream_synchronize(
+    pool: *mut ForebayPool,
+    device: i32,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -93,7 +113,14 @@ pub unsafe extern "C" fn forebay_stream_synchronize(pool: *mut ForebayPool, devi
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; both ranges stay valid until the copy is done.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_copy(pool: *mut ForebayPool, device: i32, to: *mut c_void, from: *const c_void, bytes: u64, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_copy(
+    pool: *mut ForebayPool,
+    device: i32,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u64,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -113,7 +140,14 @@ pub unsafe extern "C" fn forebay_copy(pool: *mut ForebayPool, device: i32, to: *
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; the range stays valid until it is done.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_fill(pool: *mut ForebayPool, device: i32, to: *mut c_void, value: u8, bytes: u64, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_fill(
+    pool: *mut ForebayPool,
+    device: i32,
+    to: *mut c_void,
+    value: u8,
+    bytes: u64,
+    stream: *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -22,7 +22,8 @@ use crate::resource::{Error, existing, shared};
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
     let result = guard::result(|| {
-        let bytes = u64::try_from(size).map_err(|_| Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()))?;
+        let bytes = u64::try_from(size)
+            .map_err(|_| Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()))?;
         Ok(shared()?.malloc(bytes, device, handle(stream), ForebayFramework::Torch as u8)?)
     });
     match result {
@@ -42,7 +43,12 @@ pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int,
 /// # Safety
 /// Called as PyTorch does; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn forebay_torch_free(ptr: *mut c_void, _size: isize, _device: c_int, stream: *mut c_void) {
+pub unsafe extern "C-unwind" fn forebay_torch_free(
+    ptr: *mut c_void,
+    _size: isize,
+    _device: c_int,
+    stream: *mut c_void,
+) {
     let result = guard::result(|| match existing() {
         Some(pool) => Ok(pool.free(address(ptr), handle(stream))?),
         None => Ok(()),
@@ -121,11 +127,20 @@ pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, st
 /// # Safety
 /// Called as PyTorch does; what `filter` refers to lives until the matching end.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn forebay_torch_begin_allocate_to_pool(device: c_int, id_first: u64, id_second: u64, filter: *mut c_void) {
+pub unsafe extern "C-unwind" fn forebay_torch_begin_allocate_to_pool(
+    device: c_int,
+    id_first: u64,
+    id_second: u64,
+    filter: *mut c_void,
+) {
     throwing(|| {
         // SAFETY: as the caller promises.
         let filter = unsafe { StreamFilter::copy(filter) };
-        Ok(shared()?.private_begin(device, pool_id(id_first, id_second), Box::new(move |stream| filter.accepts(stream)))?)
+        Ok(shared()?.private_begin(
+            device,
+            pool_id(id_first, id_second),
+            Box::new(move |stream| filter.accepts(stream)),
+        )?)
     });
 }
 

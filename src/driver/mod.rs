@@ -74,6 +74,9 @@ pub trait Driver: Send + Sync + Debug {
     /// `"cuda"` or `"host"`.
     fn name(&self) -> &'static str;
 
+    /// Names the memory behind the driver: two drivers with the same number hand out the same devices' memory.
+    fn memory(&self) -> usize;
+
     /// How many devices there are.
     fn device_count(&self) -> u32;
 
@@ -145,6 +148,13 @@ pub trait Driver: Send + Sync + Debug {
     /// Makes `event` stand for all work queued on `stream` so far. pre: `stream` is alive and not
     /// being captured. A second record moves the event on.
     fn event_record(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()>;
+
+    /// Makes `event` stand for all work queued on every stream of `device` so far, also on streams that were
+    /// destroyed and whose work still runs. For memory whose last stream may be gone: no stream handle is
+    /// touched. errors: [`ErrorKind::Unsupported`] where the driver cannot (CUDA before 12.5);
+    /// [`ErrorKind::Capturing`] while a stream of the device is being captured, and then the rules above do
+    /// not hold: CUDA also invalidates the captures, so NVIDIA writes.
+    fn event_record_all(&self, device: DeviceId, event: Event) -> Result<()>;
 
     /// Whether the work that `event` stands for is done. Never waits. A never recorded event has passed.
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool>;

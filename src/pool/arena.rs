@@ -97,8 +97,14 @@ impl Arena {
     /// An arena that has no addresses: every request fails, every pointer is foreign.
     #[must_use]
     pub fn closed() -> Self {
-        let options =
-            ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0, max_chunk_pages: 0, movable: true };
+        let options = ArenaOptions {
+            page_grains: 1,
+            pages: 0,
+            small_pages: 0,
+            small_grains: 0,
+            max_chunk_pages: 0,
+            movable: true,
+        };
         Self::new(options, Arc::new(Table::new(0)))
     }
 

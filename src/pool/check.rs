@@ -40,7 +40,11 @@ impl Arena {
             let block = &self.slab[id];
             ensure!(block.start == at && block.len > 0, "block at {} follows a block that ends at {at}", block.start);
             ensure!(block.prev == prev, "block at {at} does not link back");
-            ensure!(prev == NONE || !self.can_join(prev, id), "blocks at {} and {at} could be one", self.slab[prev].start);
+            ensure!(
+                prev == NONE || !self.can_join(prev, id),
+                "blocks at {} and {at} could be one",
+                self.slab[prev].start
+            );
             match block.kind {
                 Kind::Live => totals.live += block.len,
                 Kind::Free => totals.free += block.len,
@@ -60,7 +64,12 @@ impl Arena {
         ensure!(indexed == self.indexed(), "{} blocks in the indices, {indexed} belong there", self.indexed());
         ensure!(totals.live == self.live, "live is counted as {}, summed as {}", self.live, totals.live);
         let mapped = self.chunks.mapped * self.options.page_grains;
-        ensure!(totals.live + totals.free == mapped, "live {} + free {} is not mapped {mapped}", totals.live, totals.free);
+        ensure!(
+            totals.live + totals.free == mapped,
+            "live {} + free {} is not mapped {mapped}",
+            totals.live,
+            totals.free
+        );
         self.check_chunks()?;
         self.check_owners(&totals)?;
         Ok(totals)
@@ -87,12 +96,17 @@ impl Arena {
     fn check_pages(&self, id: BlockId) -> Result<(), String> {
         let block = &self.slab[id];
         let (from, to) = self.pages_of(block.start, block.end());
-        let aligned = block.start % self.options.page_grains == 0 && block.len % self.options.page_grains == 0;
+        let aligned =
+            block.start.is_multiple_of(self.options.page_grains) && block.len.is_multiple_of(self.options.page_grains);
         match block.kind {
             Kind::Live | Kind::Free => {
                 for page in from..to {
                     let chunk = self.chunks.at(page);
-                    ensure!(chunk != UNMAPPED && chunk != RETIRING, "page {page} of a {:?} block is not mapped", block.kind);
+                    ensure!(
+                        chunk != UNMAPPED && chunk != RETIRING,
+                        "page {page} of a {:?} block is not mapped",
+                        block.kind
+                    );
                 }
             }
             Kind::Hole => {
@@ -110,7 +124,11 @@ impl Arena {
             }
         }
         if block.kind == Kind::Live {
-            ensure!(self.table.block(block.start) == id, "the table does not lead to the live block at {}", block.start);
+            ensure!(
+                self.table.block(block.start) == id,
+                "the table does not lead to the live block at {}",
+                block.start
+            );
         }
         Ok(())
     }

@@ -142,7 +142,12 @@ impl Arena {
     /// Every chunk: first page, pages, handle. For taking the arena down.
     #[must_use]
     pub fn all_chunks(&self) -> Vec<Spare> {
-        let spare = |(chunk, c): (ChunkId, super::chunk::Chunk)| Spare { chunk, page: c.page, pages: c.pages, handle: c.handle };
+        let spare = |(chunk, c): (ChunkId, super::chunk::Chunk)| Spare {
+            chunk,
+            page: c.page,
+            pages: c.pages,
+            handle: c.handle,
+        };
         self.chunks.alive().map(spare).collect()
     }
 }

@@ -95,7 +95,8 @@ impl Arena {
             more => more,
         };
         let zone = self.zone_for(grains);
-        let (&start, &first) = self.zones[zone].holes.iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
+        let (&start, &first) =
+            self.zones[zone].holes.iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
         let page = start / page_grains + 1;
         Some(Plan {
             start: page * page_grains,
@@ -213,8 +214,7 @@ impl Arena {
 
     fn fill(&self, owner: Owner, grains: u64, window: Window) -> Plan {
         let end = window.start + grains;
-        let mut plan =
-            Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
         let mut stock = self.stealable(owner, window, grains);
         for gap in self.gaps(window, end) {
             self.fill_gap(gap, &mut stock, &mut plan);
@@ -272,7 +272,7 @@ impl Arena {
             }
         }
         // Biggest first; among equals the order found, which is highest address first.
-        found.sort_by(|a, b| b.1.cmp(&a.1));
+        found.sort_by_key(|&(_, pages)| std::cmp::Reverse(pages));
         found
     }
 

@@ -44,8 +44,10 @@ impl Header {
     /// `special` sends its free the slow way (used on further streams, or private).
     #[must_use]
     pub const fn live(len: u64, stream: u16, tag: u8, special: bool) -> Self {
-        let word =
-            len | (stream as u64) << Self::STREAM | ((tag & 7) as u64) << Self::TAG | (State::Live as u64) << Self::STATE;
+        let word = len
+            | (stream as u64) << Self::STREAM
+            | ((tag & 7) as u64) << Self::TAG
+            | (State::Live as u64) << Self::STATE;
         Self(if special { word | Self::SPECIAL } else { word })
     }
 
@@ -73,7 +75,7 @@ impl Header {
 
     /// Length in grains.
     #[must_use]
-    pub const fn len(self) -> u64 {
+    pub const fn grains(self) -> u64 {
         self.0 & ((1 << LEN_BITS) - 1)
     }
 
@@ -127,9 +129,8 @@ impl Table {
     fn cell(&self, grain: u64) -> &Cell {
         let index = grain / LEAF;
         // Zeroed allocation: the kernel backs only the cells that are touched.
-        let leaf = self.leaves[index as usize].get_or_init(|| {
-            bytemuck::allocation::zeroed_slice_box((self.grains - index * LEAF).min(LEAF) as usize)
-        });
+        let leaf = self.leaves[index as usize]
+            .get_or_init(|| bytemuck::allocation::zeroed_slice_box((self.grains - index * LEAF).min(LEAF) as usize));
         &leaf[(grain % LEAF) as usize]
     }
 
@@ -147,9 +148,8 @@ impl Table {
     /// Writes `new` if the cell still says `old`. Of two frees of one block, one gets `true`.
     #[must_use]
     pub fn swap(&self, grain: u64, old: Header, new: Header) -> bool {
-        self.existing(grain).is_some_and(|cell| {
-            cell.header.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
+        self.existing(grain)
+            .is_some_and(|cell| cell.header.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok())
     }
 
     pub(super) fn block(&self, grain: u64) -> BlockId {
@@ -168,10 +168,10 @@ mod tests {
     #[test]
     fn a_header_keeps_what_was_put_in() {
         let header = Header::live((1 << LEN_BITS) - 1, u16::MAX, 7, true);
-        assert_eq!((header.len(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
+        assert_eq!((header.grains(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
         assert_eq!((header.state(), header.is_special()), (State::Live, true));
         let cached = Header::live(3, 9, 1, false).cached();
-        assert_eq!((cached.len(), cached.stream(), cached.tag(), cached.state()), (3, 9, 1, State::Cached));
+        assert_eq!((cached.grains(), cached.stream(), cached.tag(), cached.state()), (3, 9, 1, State::Cached));
         assert!(!cached.is_special() && cached.special().is_special());
     }
 

@@ -73,7 +73,12 @@ pub(super) struct Peaks {
 
 impl DevicePool {
     /// Reserves the addresses of a device's pool; no memory is taken yet.
-    pub(super) fn new(driver: Arc<dyn Driver>, device: DeviceId, options: &Options, pressure: Arc<Pressure>) -> Result<Self> {
+    pub(super) fn new(
+        driver: Arc<dyn Driver>,
+        device: DeviceId,
+        options: &Options,
+        pressure: Arc<Pressure>,
+    ) -> Result<Self> {
         let capabilities = driver.capabilities(device)?;
         let total = driver.memory_info(device)?.total;
         let granularity = capabilities.granularity;
@@ -126,9 +131,15 @@ impl DevicePool {
         if fraction == 0.0 {
             return bytes;
         }
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of memory need not be exact to the byte")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of memory need not be exact to the byte"
+        )]
         let share = (self.total as f64 * fraction) as u64;
-        bytes.min(share)
+        // 0 would read as no limit.
+        bytes.min(share.max(1))
     }
 
     /// Which device this is.
@@ -181,10 +192,7 @@ impl DevicePool {
                 .into(),
             ));
         }
-        if let (false, Some(fence)) = (self.capabilities.stream_identity, &stream.fence) {
-            // Another stream may have taken the handle over: order it behind what the old one freed.
-            fence.hold_back(stream.handle)?;
-        }
+        self.hold_back_heir(stream)?;
         Ok(())
     }
 
@@ -194,24 +202,31 @@ impl DevicePool {
     pub(super) fn free(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() {
-            return self.free_special(stream, start, header);
+            return self.free_special(stream, start, header, false);
         }
         if !self.change_header(start, header, header.cached()) {
             return self.free_contended(stream, at);
         }
         self.credit(header);
-        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable())
-            && let Err(error) = self.raise_for_free(stream, fence)
-        {
+        if let Err(error) = self.raise_own(stream) {
             tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
             self.inner.lock().quarantine.push((start, stream.owner));
             return Ok(());
         }
-        let left = stream.hot.lock().front.push(Cached { start, grains: header.len() });
+        let left = stream.hot.lock().front.push(Cached { start, grains: header.grains() });
         if let Some(block) = left {
             self.give_back(stream, block);
         }
         Ok(())
+    }
+
+    /// Takes a block back in the order of `stream` and of the stream it was allocated on, which may be dead.
+    pub(super) fn free_behind_both(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+        let (start, header) = self.find_live(at)?;
+        if header.stream() == stream.slot {
+            return self.free(stream, at);
+        }
+        self.free_special(stream, start, header, true)
     }
 
     /// Takes a block that a front cache did not keep.
@@ -226,7 +241,7 @@ impl DevicePool {
     #[cold]
     fn free_contended(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
         let (start, header) = self.find_live(at)?;
-        if header.is_special() { self.free_special(stream, start, header) } else { Err(self.bad_free(at)) }
+        if header.is_special() { self.free_special(stream, start, header, false) } else { Err(self.bad_free(at)) }
     }
 
     /// Changes a live block's header, if it still says `old`. Under the lock of the stream the block is
@@ -238,14 +253,23 @@ impl DevicePool {
         self.table.swap(start, old, new)
     }
 
-    fn raise_for_free(&self, stream: &Stream, fence: &super::fence::Fence) -> crate::driver::Result<()> {
-        if !self.capabilities.stream_identity {
-            fence.hold_back(stream.handle)?;
-        }
-        match fence.raise(stream.handle) {
+    /// Raises the fence of a stream whose handle may be dead after this call; others need none.
+    pub(super) fn raise_own(&self, stream: &Stream) -> crate::driver::Result<()> {
+        let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) else { return Ok(()) };
+        let raised = self.hold_back_heir(stream).and_then(|()| fence.raise(stream.handle));
+        match raised {
             // The process is ending: no work will run that could be disturbed.
             Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),
             result => result,
+        }
+    }
+
+    /// Where streams cannot be told apart, another one may have taken the handle over: it is ordered behind
+    /// what the old one freed.
+    pub(super) fn hold_back_heir(&self, stream: &Stream) -> crate::driver::Result<()> {
+        match &stream.fence {
+            Some(fence) if !self.capabilities.stream_identity => fence.hold_back(stream.handle),
+            _ => Ok(()),
         }
     }
 
@@ -253,7 +277,7 @@ impl DevicePool {
     pub(super) fn credit(&self, header: Header) {
         let streams = self.streams.read();
         if let Some(Some(stream)) = streams.slots.get(header.stream() as usize) {
-            stream.credit(&mut stream.hot.lock(), header.len(), header.tag());
+            stream.credit(&mut stream.hot.lock(), header.grains(), header.tag());
         }
     }
 
@@ -295,7 +319,7 @@ impl DevicePool {
     pub(super) fn find_live(&self, at: Address) -> Result<(u64, Header)> {
         let header = |start| (start, self.table.read(start));
         match self.grain(at).map(header) {
-            Some((start, header)) if header.state() == State::Live && at.0 % GRAIN == 0 => Ok((start, header)),
+            Some((start, header)) if header.state() == State::Live && at.0.is_multiple_of(GRAIN) => Ok((start, header)),
             _ => Err(self.bad_free(at)),
         }
     }
@@ -304,24 +328,21 @@ impl DevicePool {
     pub(super) fn bad_free(&self, at: Address) -> Error {
         let text = match self.grain(at) {
             None => format!("{at} is not memory of this pool: free it where it was allocated"),
-            Some(start) if self.table.read(start).state() == State::Cached || at.0 % GRAIN == 0 && self.is_free(start) => {
-                format!("{at} is not live: it was freed before, or never given out")
+            Some(start) => {
+                let block = self.inner.lock().arena.containing(start);
+                // What waits in a front cache is live for the arena, and freed for its user.
+                match block.filter(|&(block, _)| self.table.read(block).state() == State::Live) {
+                    Some((block, grains)) => format!(
+                        "{at} lies {} bytes inside the live block of {} bytes at {}: only its start can be freed",
+                        at.0 - self.address(block).0,
+                        grains * GRAIN,
+                        self.address(block)
+                    ),
+                    None => format!("{at} is not live: it was freed before, or never given out"),
+                }
             }
-            Some(start) => match self.inner.lock().arena.containing(start) {
-                Some((block, grains)) => format!(
-                    "{at} lies {} bytes inside the live block of {} bytes at {}: only its start can be freed",
-                    at.0 - self.address(block).0,
-                    grains * GRAIN,
-                    self.address(block)
-                ),
-                None => format!("{at} is not live: it was freed before, or never given out"),
-            },
         };
         Error::BadFree(text.into())
-    }
-
-    fn is_free(&self, start: u64) -> bool {
-        self.inner.lock().arena.containing(start).is_none()
     }
 
     /// The live block that contains an address: its start and length in bytes.
@@ -333,9 +354,7 @@ impl DevicePool {
 
     /// Whether `start` names this stream still; a handle that was taken over by another stream does not.
     pub(super) fn is_current(&self, stream: &Stream) -> bool {
-        stream.is_durable()
-            || !self.capabilities.stream_identity
-            || self.driver.stream_identity(self.device, stream.handle).is_ok_and(|identity| identity == stream.identity)
+        stream.is_durable() || self.identity(stream.handle).is_ok_and(|identity| identity == stream.identity)
     }
 
     /// Whether the handle always names the same living stream.

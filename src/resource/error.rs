@@ -46,6 +46,8 @@ impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         match error.kind {
             ErrorKind::Capturing => Self::Capturing(error.to_string().into()),
+            // Refused before the driver was asked: an argument of the caller's, like a driver's name.
+            ErrorKind::Invalid if error.code == 0 => Self::Invalid(error.to_string().into()),
             _ => Self::Driver(error),
         }
     }

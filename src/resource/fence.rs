@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::driver::process::is_forked;
 use crate::driver::{Driver, Event, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -27,6 +28,14 @@ impl Fence {
     pub fn after(driver: &Arc<dyn Driver>, device: DeviceId, stream: StreamHandle) -> Result<Arc<Self>> {
         let fence = Self::new(driver, device)?;
         fence.raise(stream)?;
+        Ok(Arc::new(fence))
+    }
+
+    /// A fence for all work that any stream of the device has now.
+    pub fn after_everything(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Arc<Self>> {
+        let fence = Self::new(driver, device)?;
+        fence.passed.store(false, Ordering::Release);
+        driver.event_record_all(device, fence.event)?;
         Ok(Arc::new(fence))
     }
 
@@ -57,6 +66,10 @@ impl Fence {
 
 impl Drop for Fence {
     fn drop(&mut self) {
+        if is_forked() {
+            // The event is the parent's, and a lock of the driver's may be held for ever here.
+            return;
+        }
         if let Err(error) = self.driver.event_destroy(self.device, self.event) {
             tracing::warn!(%error, "an event could not be destroyed");
         }

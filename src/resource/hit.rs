@@ -99,7 +99,8 @@ pub(super) fn recall(pool: u64, device: i32, handle: StreamHandle) -> Option<(Ar
     RECENT
         .try_with(|Recents(recent)| {
             let recent = recent.try_borrow().ok()?;
-            let fits = |entry: &&Recent| entry.handle == handle && entry.pool == pool && entry.device.0 as i32 == device;
+            let fits =
+                |entry: &&Recent| entry.handle == handle && entry.pool == pool && entry.device.0 as i32 == device;
             recent.iter().find(fits).map(|entry| (Arc::clone(&entry.home), Arc::clone(&entry.stream)))
         })
         .ok()
@@ -123,7 +124,8 @@ impl Pool {
     #[inline]
     pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let handle = handle.canonical();
-        let fits = |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
+        let fits =
+            |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
         let (address, peak) = with(fits, |home, stream| {
             if !stream.is_durable() || home.routing.load(Ordering::Acquire) != 0 || is_forked() {
                 return None;
@@ -153,7 +155,7 @@ impl Pool {
             shortcut.handle == handle && shortcut.pool == self.id() && home.is_some_and(|home| home.spans(at))
         };
         let done = with(fits, |home, stream| {
-            if !stream.is_durable() || at.0 % GRAIN != 0 || is_forked() {
+            if !stream.is_durable() || !at.0.is_multiple_of(GRAIN) || is_forked() {
                 return None;
             }
             let start = (at.0 - home.base.0) / GRAIN;
@@ -164,8 +166,8 @@ impl Pool {
                 return None;
             }
             home.table.write(start, header.cached());
-            stream.credit(&mut hot, header.len(), header.tag());
-            let left = hot.front.push(Cached { start, grains: header.len() });
+            stream.credit(&mut hot, header.grains(), header.tag());
+            let left = hot.front.push(Cached { start, grains: header.grains() });
             drop(hot);
             if let Some(left) = left {
                 home.give_back(stream, left);

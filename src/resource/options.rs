@@ -25,7 +25,8 @@ impl Options {
     /// # Errors
     /// [`Error::Invalid`] for a variable that cannot be read as what it stands for.
     pub fn from_environment() -> Result<Self> {
-        Self::from_variables(|name| std::env::var(name).ok())
+        // What is no text is told as a bad value, not passed over.
+        Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
     pub(crate) fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
@@ -38,7 +39,9 @@ impl Options {
         }
         if let Some(text) = get("FOREBAY_FRACTION") {
             options.fraction = text.trim().parse().map_err(|_| {
-                Error::invalid(format_args!("FOREBAY_FRACTION is \"{text}\"; it takes a number above 0, up to 1, like 0.5"))
+                Error::invalid(format_args!(
+                    "FOREBAY_FRACTION is \"{text}\"; it takes a number above 0, up to 1, like 0.5"
+                ))
             })?;
         }
         if let Some(text) = get("FOREBAY_GROW_FIRST") {
@@ -58,7 +61,10 @@ impl Options {
     /// [`Error::Invalid`] naming the option, its value and what it takes.
     pub fn validate(&self) -> Result<()> {
         if !(self.fraction >= 0.0 && self.fraction <= 1.0) {
-            return Err(Error::invalid(format_args!("fraction is {}; it takes a number above 0, up to 1, or 0 for none", self.fraction)));
+            return Err(Error::invalid(format_args!(
+                "fraction is {}; it takes a number above 0, up to 1, or 0 for none",
+                self.fraction
+            )));
         }
         if self.max_chunk != 0 && !self.max_chunk.is_power_of_two() {
             return Err(Error::invalid(format_args!(

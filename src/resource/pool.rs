@@ -41,6 +41,9 @@ impl Pool {
     /// The driver cannot be used, or an option is out of range.
     pub fn new(options: Options) -> Result<Arc<Self>> {
         options.validate()?;
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
         let choice = match options.driver {
             Some(choice) => choice,
             None => Choice::from_environment()?,
@@ -54,12 +57,15 @@ impl Pool {
     /// An option is out of range.
     pub fn with_driver(driver: Arc<dyn Driver>, options: Options) -> Result<Arc<Self>> {
         options.validate()?;
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
         driver::process::watch_fork();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let devices = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
         let pressure = Arc::new(Pressure::new(id));
         let pool = Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure });
-        announce(id, Arc::downgrade(&pool));
+        announce(id, pool.driver.memory(), Arc::downgrade(&pool));
         Ok(pool)
     }
 
@@ -131,7 +137,9 @@ impl Pool {
             return self.device(device).map(|_| Address(0));
         }
         if bytes > i64::MAX as u64 {
-            return Err(Error::invalid(format_args!("{bytes} bytes asked for: no size is that large; a negative number reads as one")));
+            return Err(Error::invalid(format_args!(
+                "{bytes} bytes asked for: no size is that large; a negative number reads as one"
+            )));
         }
         self.on_stream(device, stream, |home, stream| home.allocate(stream, bytes.div_ceil(GRAIN), tag))
     }
@@ -150,6 +158,22 @@ impl Pool {
         }
         let device = self.device_of(at)?;
         self.on_stream(device, stream, |home, stream| home.free(stream, at))
+    }
+
+    /// The same, and also behind what the stream of the allocation has now, whether it is still alive or not: for
+    /// callers that free on whatever stream happens to be current.
+    ///
+    /// # Errors
+    /// As [`Pool::free`].
+    pub fn free_behind_both(&self, at: Address, stream: StreamHandle) -> Result<()> {
+        if self.free_hit(at, stream) || at.0 == 0 {
+            return Ok(());
+        }
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
+        let device = self.device_of(at)?;
+        self.on_stream(device, stream, |home, stream| home.free_behind_both(stream, at))
     }
 
     /// Notes that the block is also used on `stream`, which must live until the block is freed. The block
@@ -178,10 +202,13 @@ impl Pool {
     pub fn block_size(&self, at: Address) -> Result<u64> {
         let device = self.device_of(at)?;
         let (_, header) = self.device(device)?.find_live(at)?;
-        Ok(header.len() * GRAIN)
+        Ok(header.grains() * GRAIN)
     }
 
     fn device_of(&self, at: Address) -> Result<i32> {
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
         let found = self.opened().find(|home| home.contains(at));
         found.map(|home| home.device().0 as i32).ok_or_else(|| {
             Error::BadFree(format!("{at} is not memory of this pool: free it where it was allocated").into())
@@ -191,7 +218,12 @@ impl Pool {
     // ---- streams -------------------------------------------------------------------------------------
 
     /// Calls `work` with what a handle names on a device: from this thread's recent streams where it is there.
-    fn on_stream<T>(&self, device: i32, handle: StreamHandle, work: impl FnOnce(&DevicePool, &Arc<Stream>) -> Result<T>) -> Result<T> {
+    fn on_stream<T>(
+        &self,
+        device: i32,
+        handle: StreamHandle,
+        work: impl FnOnce(&DevicePool, &Arc<Stream>) -> Result<T>,
+    ) -> Result<T> {
         let handle = handle.canonical();
         if let Some((home, stream)) = hit::recall(self.id, device, handle)
             && home.is_current(&stream)
@@ -200,7 +232,13 @@ impl Pool {
         }
         let home = self.device(device)?;
         let stream = home.stream(handle)?;
-        let fresh = Recent { pool: self.id, device: home.device(), handle, home: Arc::clone(home), stream: Arc::clone(&stream) };
+        let fresh = Recent {
+            pool: self.id,
+            device: home.device(),
+            handle,
+            home: Arc::clone(home),
+            stream: Arc::clone(&stream),
+        };
         hit::remember(fresh);
         work(home, &stream)
     }
@@ -290,7 +328,9 @@ impl Pool {
         if self.pressure.remove(id) {
             return Ok(());
         }
-        Err(Error::NotFound(format!("there is no pressure callback {id}: it was never added, or removed before").into()))
+        Err(Error::NotFound(
+            format!("there is no pressure callback {id}: it was never added, or removed before").into(),
+        ))
     }
 
     // ---- private pools -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ use crate::units::DeviceId;
 pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
 
 /// All pools of the process, so that one can ask the others.
-static POOLS: Mutex<Vec<(u64, Weak<Pool>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<(u64, usize, Weak<Pool>)>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// A callback that allocates must not be called again by that allocation.
@@ -57,23 +57,25 @@ impl Pressure {
         if CALLING.replace(true) {
             return false;
         }
-        let callbacks: Vec<_> = self.callbacks.lock().iter().map(|(_, callback)| std::sync::Arc::clone(callback)).collect();
+        let callbacks: Vec<_> =
+            self.callbacks.lock().iter().map(|(_, callback)| std::sync::Arc::clone(callback)).collect();
         let helped = callbacks.iter().fold(false, |helped, callback| callback(device, bytes) | helped);
         CALLING.set(false);
         helped
     }
 
-    /// Trims every other pool of the process on this device.
-    pub fn trim_others(&self, device: DeviceId) -> bool {
+    /// Trims every other pool of the process that takes from the same memory of this device.
+    pub fn trim_others(&self, memory: usize, device: DeviceId) -> bool {
         let others: Vec<_> = {
             let mut pools = POOLS.lock();
-            pools.retain(|(_, pool)| pool.strong_count() > 0);
-            pools.iter().filter(|&&(id, _)| id != self.pool).filter_map(|(_, pool)| pool.upgrade()).collect()
+            pools.retain(|(_, _, pool)| pool.strong_count() > 0);
+            let others = pools.iter().filter(|&&(id, of, _)| id != self.pool && of == memory);
+            others.filter_map(|(_, _, pool)| pool.upgrade()).collect()
         };
-        others.iter().fold(false, |helped, pool| pool.trim_if_used(device) > 0 || helped)
+        others.iter().map(|pool| pool.trim_if_used(device)).sum::<u64>() > 0
     }
 }
 
-pub(super) fn announce(id: u64, pool: Weak<Pool>) {
-    POOLS.lock().push((id, pool));
+pub(super) fn announce(id: u64, memory: usize, pool: Weak<Pool>) {
+    POOLS.lock().push((id, memory, pool));
 }

@@ -14,6 +14,7 @@ use super::fence::Fence;
 use super::inner::{Deferred, Inner};
 use super::room::Asker;
 use super::stream::Stream;
+use crate::driver::{DriverError, ErrorKind};
 use crate::pool::{Header, Owner};
 use crate::units::{Address, StreamHandle};
 
@@ -144,9 +145,7 @@ impl DevicePool {
     /// Notes that a live block is used on a further stream, which must live until the block is freed.
     pub(super) fn record_use(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
         let (start, header) = self.find_live(at)?;
-        if header.stream() == stream.slot {
-            return Ok(());
-        }
+        // Also where it is the stream of the allocation: the block may be freed on another one.
         let mut inner = self.inner.lock();
         if !self.change_header(start, header, header.special()) {
             return Err(self.bad_free_locked(at));
@@ -162,8 +161,16 @@ impl DevicePool {
         Error::BadFree(format!("{at} is not live: it was freed by another thread just now").into())
     }
 
+    /// Takes back a block that is private, or used on further streams: those recorded, and with
+    /// `behind_allocation` the one it was allocated on.
     #[cold]
-    pub(super) fn free_special(&self, stream: &Arc<Stream>, start: u64, header: Header) -> Result<()> {
+    pub(super) fn free_special(
+        &self,
+        stream: &Arc<Stream>,
+        start: u64,
+        header: Header,
+        behind_allocation: bool,
+    ) -> Result<()> {
         let mut inner = self.inner.lock();
         if !self.change_header(start, header, header.cached()) {
             return Err(self.bad_free_locked(self.address(start)));
@@ -174,15 +181,31 @@ impl DevicePool {
             self.free_private(&mut inner, id, start, header.stream(), !uses.is_empty());
             return Ok(());
         }
-        let raised = stream.fence.as_ref().filter(|_| !stream.is_durable()).map_or(Ok(()), |own| own.raise(stream.handle));
-        let fences: crate::driver::Result<Vec<Arc<Fence>>> =
-            uses.iter().map(|user| Fence::after(&self.driver, self.device, user.handle)).collect();
-        match raised.and(fences) {
+        let fences = self.raise_own(stream).and_then(|()| {
+            let recorded = uses.iter().map(|user| Fence::after(&self.driver, self.device, user.handle));
+            let allocation = behind_allocation.then(|| self.fence_behind(header.stream()));
+            recorded.chain(allocation).collect::<crate::driver::Result<Vec<_>>>()
+        });
+        match fences {
             Ok(fences) => inner.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
             // Being captured, or gone: only a wait for the whole device will tell.
             Err(_) => inner.quarantine.push((start, stream.owner)),
         }
         Ok(())
+    }
+
+    /// A fence behind all work of the stream in a slot, without touching a handle that may be dead.
+    fn fence_behind(&self, slot: u16) -> crate::driver::Result<Arc<Fence>> {
+        let known = self.streams.read().slots.get(slot as usize).cloned().flatten();
+        match known.filter(|stream| stream.is_durable()) {
+            Some(stream) => Fence::after(&self.driver, self.device, stream.handle),
+            // An event over the whole device would break the capture.
+            None if self.routing.load(Ordering::Acquire) != 0 => {
+                let why = "a graph is being captured";
+                Err(DriverError::new(ErrorKind::Capturing, "event over the whole device", why))
+            }
+            None => Fence::after_everything(&self.driver, self.device),
+        }
     }
 
     fn free_private(&self, inner: &mut Inner, id: u128, start: u64, slot: u16, used_elsewhere: bool) {

@@ -9,7 +9,8 @@ use super::room::Shortage;
 use crate::units::Human;
 
 /// Names of the frameworks, by tag.
-pub(super) const FRAMEWORKS: [&str; super::stream::TAGS] = ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "tag 5", "tag 6", "tag 7"];
+pub(super) const FRAMEWORKS: [&str; super::stream::TAGS] =
+    ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "tag 5", "tag 6", "tag 7"];
 
 impl DevicePool {
     /// A few lines about this device.
@@ -44,7 +45,8 @@ impl DevicePool {
             self.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
         streams.retain(|&(live, _)| live > 0);
         streams.sort_by_key(|&(live, _)| std::cmp::Reverse(live));
-        let listed: Vec<String> = streams.iter().take(4).map(|(live, handle)| format!("{handle} {}", Human(*live))).collect();
+        let listed: Vec<String> =
+            streams.iter().take(4).map(|(live, handle)| format!("{handle} {}", Human(*live))).collect();
         if !listed.is_empty() {
             let more = streams.len().saturating_sub(4);
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };

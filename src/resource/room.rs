@@ -119,7 +119,13 @@ impl DevicePool {
         lenders.iter().any(|lender| self.borrow_from(inner, asker, lender, grains).unwrap_or(false))
     }
 
-    fn borrow_from(&self, inner: &mut Inner, asker: Asker<'_>, lender: &Arc<Stream>, grains: u64) -> crate::driver::Result<bool> {
+    fn borrow_from(
+        &self,
+        inner: &mut Inner,
+        asker: Asker<'_>,
+        lender: &Arc<Stream>,
+        grains: u64,
+    ) -> crate::driver::Result<bool> {
         let to = asker.stream;
         let covered = match &lender.fence {
             Some(fence) if !lender.is_durable() => {
@@ -134,10 +140,8 @@ impl DevicePool {
                 covered
             }
         };
-        if let Some(fence) = to.fence.as_ref().filter(|_| !to.is_durable()) {
-            // What is borrowed is free only behind the wait that was just queued.
-            fence.raise(to.handle)?;
-        }
+        // What is borrowed is free only behind the wait that was just queued.
+        self.raise_own(to)?;
         let epoch = inner.epoch(to.slot);
         let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains);
         inner.figures.waits += 1;
@@ -234,7 +238,10 @@ impl DevicePool {
             });
         if result.is_err() {
             for fill in mapped {
-                self.undo("unmap", self.driver.unmap(self.device, self.page_address(fill.page), self.page_bytes(fill.pages)));
+                self.undo(
+                    "unmap",
+                    self.driver.unmap(self.device, self.page_address(fill.page), self.page_bytes(fill.pages)),
+                );
             }
         }
         result

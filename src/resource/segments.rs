@@ -40,6 +40,9 @@ impl Segments {
     /// The address of a grain; the null address outside every segment.
     pub fn address(&self, start: u64) -> Address {
         let holds = |segment: &&Segment| start >= segment.start && start < segment.start + segment.bytes / GRAIN;
-        self.by_address.iter().find(holds).map_or(Address(0), |segment| segment.at.plus((start - segment.start) * GRAIN))
+        self.by_address
+            .iter()
+            .find(holds)
+            .map_or(Address(0), |segment| segment.at.plus((start - segment.start) * GRAIN))
     }
 }

@@ -67,7 +67,8 @@ impl DevicePool {
                 return;
             }
             let old = *old;
-            if let Err(error) = self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages)) {
+            if let Err(error) = self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages))
+            {
                 tracing::warn!(device = %self.device, %error, "an old mapping could not be removed; it is tried again");
                 return;
             }
@@ -119,7 +120,8 @@ impl DevicePool {
     /// Everything that is waited for now, as calls that wait.
     fn pending(&self, inner: &mut Inner) -> Vec<Box<dyn Fn() -> crate::driver::Result<()>>> {
         let mut waits: Vec<Box<dyn Fn() -> crate::driver::Result<()>>> = Vec::new();
-        let shared = |fence: Arc<Fence>| -> Box<dyn Fn() -> crate::driver::Result<()>> { Box::new(move || fence.wait()) };
+        let shared =
+            |fence: Arc<Fence>| -> Box<dyn Fn() -> crate::driver::Result<()>> { Box::new(move || fence.wait()) };
         waits.extend(inner.retiring.iter().filter_map(|(fence, _)| fence.clone()).map(shared));
         waits.extend(inner.deferred.iter().flat_map(|block| block.fences.iter().cloned()).map(shared));
         let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
@@ -143,7 +145,8 @@ impl DevicePool {
             let inner = self.inner.lock();
             (inner.quarantine.clone(), inner.released.clone())
         };
-        if blocks.is_empty() && owners.is_empty() {
+        // A wait for the whole device would break a capture.
+        if blocks.is_empty() && owners.is_empty() || self.routing.load(Ordering::Acquire) != 0 {
             return false;
         }
         if let Err(error) = self.driver.synchronize(self.device) {
@@ -153,7 +156,12 @@ impl DevicePool {
         let mut inner = self.inner.lock();
         // Only what was there before the wait is covered by it.
         let mut cleared = Vec::new();
-        inner.quarantine.retain(|block| !blocks.contains(block) || { cleared.push(*block); false });
+        inner.quarantine.retain(|block| {
+            !blocks.contains(block) || {
+                cleared.push(*block);
+                false
+            }
+        });
         for &(start, _) in &cleared {
             inner.arena.give(start, IDLE, 0);
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::error::{Error, Result};
 use super::options::Options;
 use super::pool::Pool;
+use crate::driver::process::is_forked;
 
 static SHARED: OnceLock<Arc<Pool>> = OnceLock::new();
 /// What [`configure`] was told, for the pool that is yet to be made.
@@ -18,6 +19,9 @@ static WANTED: Mutex<Option<Options>> = Mutex::new(None);
 /// # Errors
 /// It cannot be made; the next call tries again.
 pub fn shared() -> Result<&'static Arc<Pool>> {
+    if is_forked() {
+        return Err(Error::Forked);
+    }
     if let Some(pool) = SHARED.get() {
         return Ok(pool);
     }

@@ -94,8 +94,10 @@ impl DevicePool {
             stats.largest_free = inner.arena.largest_free() * GRAIN;
             stats.private_free = inner.arena.private_free() * GRAIN;
             (stats.misses, stats.steals, stats.growths) = (figures.misses, figures.steals, figures.growths);
-            (stats.waits, stats.releases, stats.out_of_memory) = (figures.waits, figures.releases, figures.out_of_memory);
-            (stats.allocations, stats.frees, stats.hits) = (figures.past_allocations, figures.past_frees, figures.past_hits);
+            (stats.waits, stats.releases, stats.out_of_memory) =
+                (figures.waits, figures.releases, figures.out_of_memory);
+            (stats.allocations, stats.frees, stats.hits) =
+                (figures.past_allocations, figures.past_frees, figures.past_hits);
         }
         stats.free = stats.physical.saturating_sub(live);
         let limit = self.limit.load(Ordering::Relaxed);
@@ -143,7 +145,7 @@ impl DevicePool {
             .map(|block| block.start)
             .chain(inner.quarantine.iter().map(|&(start, _)| start))
             .chain(inner.privates.values().flat_map(|private| private.held()))
-            .map(|start| self.table.read(start).len())
+            .map(|start| self.table.read(start).grains())
             .sum();
         if live + cached + held != totals.live {
             return Err(format!(

@@ -45,14 +45,17 @@ impl DevicePool {
         if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep(&mut inner, &mut streams);
         }
-        let fence =
-            if Self::lives_forever(handle) { None } else { Some(Fence::new(&self.driver, self.device)?) };
+        let fence = if Self::lives_forever(handle) { None } else { Some(Fence::new(&self.driver, self.device)?) };
         let slot = match streams.slots.iter().position(Option::is_none) {
             Some(slot) => slot,
             None => streams.slots.len(),
         };
         let number = u16::try_from(slot).map_err(|_| {
-            Error::invalid(format_args!("device {} has {slot} streams with live memory; the limit is {}", self.device, u16::MAX))
+            Error::invalid(format_args!(
+                "device {} has {slot} streams with live memory; the limit is {}",
+                self.device,
+                u16::MAX
+            ))
         })?;
         let owner = inner.arena.owner_add(false);
         let stream = Stream::new(number, handle, identity, owner, fence);
@@ -64,7 +67,7 @@ impl DevicePool {
         Ok(stream)
     }
 
-    fn identity(&self, handle: StreamHandle) -> Result<u64> {
+    pub(super) fn identity(&self, handle: StreamHandle) -> Result<u64> {
         if Self::lives_forever(handle) {
             return Ok(0);
         }
@@ -82,7 +85,9 @@ impl DevicePool {
                  it works without being registered",
             ));
         }
-        self.stream(handle)?.durable.store(true, Ordering::Release);
+        let stream = self.stream(handle)?;
+        self.hold_back_heir(&stream)?;
+        stream.durable.store(true, Ordering::Release);
         Ok(())
     }
 

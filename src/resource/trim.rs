@@ -77,7 +77,10 @@ impl DevicePool {
                 report("free", self.driver.free(self.device, crate::units::Address(chunk.handle)));
                 continue;
             }
-            report("unmap", self.driver.unmap(self.device, self.page_address(chunk.page), self.page_bytes(chunk.pages)));
+            report(
+                "unmap",
+                self.driver.unmap(self.device, self.page_address(chunk.page), self.page_bytes(chunk.pages)),
+            );
             report("release", self.driver.release(self.device, Physical(chunk.handle)));
         }
         for &(physical, _) in &inner.orphans {

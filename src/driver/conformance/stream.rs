@@ -114,6 +114,109 @@ pub(super) fn work_of_a_destroyed_stream_still_runs(driver: &dyn Driver) {
     ok("free", driver.free(DEVICE, at));
 }
 
+/// An event that `event_record_all` works on, or `None` after a note: the driver is too old.
+fn device_event(driver: &dyn Driver) -> Option<Event> {
+    let event = ok("event_create", driver.event_create(DEVICE));
+    match driver.event_record_all(DEVICE, event) {
+        Err(error) if error.kind == ErrorKind::Unsupported => {
+            let version = ok("capabilities", driver.capabilities(DEVICE)).version;
+            assert!(version < 12_050, "driver {version} has events for a device: {error}");
+            assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "the refused call recorded something");
+            ok("event_destroy", driver.event_destroy(DEVICE, event));
+            eprintln!("skipped: no events for a whole device");
+            None
+        }
+        result => {
+            ok("event_record_all", result);
+            Some(event)
+        }
+    }
+}
+
+pub(super) fn a_device_event_stands_for_every_stream(driver: &dyn Driver) {
+    let Some(event) = device_event(driver) else { return };
+    let bytes = 32 << 20;
+    let streams = [Stream::new(driver), Stream::new(driver)];
+    let blocks = [(); 2].map(|()| ok("allocate", driver.allocate(DEVICE, bytes)));
+    let own = [(); 2].map(|()| ok("event_create", driver.event_create(DEVICE)));
+    // Either stream is once the one that is busy for longer.
+    for (round, fills) in [(1, [20, 1]), (2, [1, 20])] {
+        for index in 0..2 {
+            for last in (0..fills[index]).rev() {
+                let value = if last == 0 { round } else { 0xff };
+                ok("fill", driver.fill(DEVICE, blocks[index], value, bytes, streams[index].1));
+            }
+            ok("event_record", driver.event_record(DEVICE, own[index], streams[index].1));
+        }
+        ok("event_record_all", driver.event_record_all(DEVICE, event));
+        // Perhaps never: a held-back driver runs nothing for a question.
+        if (0..100_000).any(|_| ok("event_passed", driver.event_passed(DEVICE, event))) {
+            for own in own {
+                assert!(ok("event_passed", driver.event_passed(DEVICE, own)), "it passed before a stream was done");
+            }
+        }
+        ok("event_wait", driver.event_wait(DEVICE, event));
+        assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "waited for, it has not passed");
+        for (own, at) in own.into_iter().zip(blocks) {
+            assert!(ok("event_passed", driver.event_passed(DEVICE, own)), "it was waited for, a stream is not done");
+            all("the last fill", &read(driver, at.plus(bytes - 4096), 4096), round);
+        }
+    }
+    // It is an event as any other: the next record may be for one stream.
+    ok("event_record", driver.event_record(DEVICE, event, streams[0].1));
+    ok("event_wait", driver.event_wait(DEVICE, event));
+    for event in own.into_iter().chain([event]) {
+        ok("event_destroy", driver.event_destroy(DEVICE, event));
+    }
+    for at in blocks {
+        ok("free", driver.free(DEVICE, at));
+    }
+}
+
+pub(super) fn a_device_event_knows_destroyed_streams(driver: &dyn Driver) {
+    let Some(event) = device_event(driver) else { return };
+    let bytes = 64 << 20;
+    let at = ok("allocate", driver.allocate(DEVICE, bytes));
+    let stream = ok("stream_create", driver.stream_create(DEVICE));
+    for value in 1..=10 {
+        ok("fill", driver.fill(DEVICE, at, value, bytes, stream));
+    }
+    ok("stream_destroy", driver.stream_destroy(DEVICE, stream));
+    ok("event_record_all", driver.event_record_all(DEVICE, event));
+    ok("event_wait", driver.event_wait(DEVICE, event));
+    all("the destroyed stream's last fill", &read(driver, at.plus(bytes - 4096), 4096), 10);
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    ok("free", driver.free(DEVICE, at));
+}
+
+pub(super) fn a_stream_waits_for_a_device_event(driver: &dyn Driver) {
+    let Some(event) = device_event(driver) else { return };
+    let bytes = 32 << 20;
+    let block = || ok("allocate", driver.allocate(DEVICE, bytes));
+    let (from, to) = ([block(), block()], [block(), block()]);
+    let (writers, reader) = ([Stream::new(driver), Stream::new(driver)], Stream::new(driver));
+    for (writer, at) in writers.iter().zip(from) {
+        for value in [0xf0, 0xf1, 0xf2, 0xf3, 6] {
+            ok("fill", driver.fill(DEVICE, at, value, bytes, writer.1));
+        }
+    }
+    ok("event_record_all", driver.event_record_all(DEVICE, event));
+    ok("stream_wait", driver.stream_wait(DEVICE, reader.1, event));
+    for (from, to) in from.into_iter().zip(to) {
+        ok("copy", driver.copy(DEVICE, to, from, bytes, reader.1));
+    }
+    ok("stream_synchronize", driver.stream_synchronize(DEVICE, reader.1));
+    for at in to {
+        for place in [0, bytes / 2, bytes - 4096] {
+            all("what the waiting stream copied", &read(driver, at.plus(place), 4096), 6);
+        }
+    }
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    for at in from.into_iter().chain(to) {
+        ok("free", driver.free(DEVICE, at));
+    }
+}
+
 pub(super) fn identities_are_never_used_again(driver: &dyn Driver) {
     if !ok("capabilities", driver.capabilities(DEVICE)).stream_identity {
         let stream = Stream::new(driver);

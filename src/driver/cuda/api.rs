@@ -112,6 +112,13 @@ functions! {
     }
 }
 
+functions! {
+    /// An event for all work of a context, from 12.5.
+    ContextEvents {
+        cuCtxRecordEvent(CUcontext, CUevent),
+    }
+}
+
 /// The loaded functions. A group that is `None` is missing from this libcuda.
 pub(super) struct Api {
     pub(super) base: Base,
@@ -119,6 +126,7 @@ pub(super) struct Api {
     pub(super) pools: Option<Pools>,
     pub(super) capture_info: Option<CaptureInfo>,
     pub(super) stream_id: Option<StreamId>,
+    pub(super) context_events: Option<ContextEvents>,
     /// What `cuDriverGetVersion` says; 0 before it was asked.
     pub(super) version: u32,
 }
@@ -139,6 +147,7 @@ impl Api {
             pools: Pools::load().ok(),
             capture_info: CaptureInfo::load().ok(),
             stream_id: StreamId::load().ok(),
+            context_events: ContextEvents::load().ok(),
             version: 0,
         })
     }

@@ -43,7 +43,7 @@ impl Device {
         Self { handle, context, retaining, capabilities: OnceLock::new(), traits }
     }
 
-    fn context(&self, api: &Api) -> Result<CUcontext> {
+    pub(super) fn context(&self, api: &Api) -> Result<CUcontext> {
         let known = self.context.load(Ordering::Acquire);
         if known != 0 {
             return Ok(known as CUcontext);

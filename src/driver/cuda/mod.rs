@@ -114,6 +114,10 @@ impl Driver for CudaDriver {
         "cuda"
     }
 
+    fn memory(&self) -> usize {
+        0
+    }
+
     fn device_count(&self) -> u32 {
         self.devices.len() as u32
     }
@@ -192,6 +196,10 @@ impl Driver for CudaDriver {
 
     fn event_record(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()> {
         self.record_event(device, event, stream)
+    }
+
+    fn event_record_all(&self, device: DeviceId, event: Event) -> Result<()> {
+        self.record_context_event(device, event)
     }
 
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {

@@ -1,6 +1,6 @@
 //! Streams, events and captures.
 //!
-//! Identity, capture and record are asked on warm paths: they take the plain [`CudaDriver::enter`], one
+//! Capture, record and wait are asked on warm paths: they take the plain [`CudaDriver::enter`], one
 //! `cuCtxGetCurrent` beside the call itself. They are legal in every capture mode.
 
 use std::ffi::c_uint;
@@ -122,6 +122,15 @@ impl CudaDriver {
         // SAFETY: the caller vouches that both are alive.
         let code = unsafe { (self.api.base.cuEventRecord)(raw_event(event), raw(stream)) };
         self.api.check("cuEventRecord", code, || format!("event {:#x} on stream {stream}", event.0))
+    }
+
+    pub(super) fn record_context_event(&self, device: DeviceId, event: Event) -> Result<()> {
+        let group = self.api.need(&self.api.context_events, "cuCtxRecordEvent", 12_050)?;
+        let _scope = self.enter_relaxed(device)?;
+        let context = self.device(device)?.context(&self.api)?;
+        // SAFETY: the context is never released; the caller vouches that the event is alive.
+        let code = unsafe { (group.cuCtxRecordEvent)(context, raw_event(event)) };
+        self.api.check("cuCtxRecordEvent", code, || format!("event {:#x} on device {device}", event.0))
     }
 
     pub(super) fn query_event(&self, device: DeviceId, event: Event) -> Result<bool> {

@@ -28,6 +28,7 @@ pub enum Call {
     EventCreate,
     EventDestroy,
     EventRecord,
+    EventRecordAll,
     EventPassed,
     EventWait,
     StreamWait,
@@ -39,7 +40,7 @@ pub enum Call {
 
 impl Call {
     /// Every call.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::MemoryInfo,
         Self::Reserve,
         Self::Unreserve,
@@ -58,6 +59,7 @@ impl Call {
         Self::EventCreate,
         Self::EventDestroy,
         Self::EventRecord,
+        Self::EventRecordAll,
         Self::EventPassed,
         Self::EventWait,
         Self::StreamWait,
@@ -89,6 +91,7 @@ impl Call {
             Self::EventCreate => "host event_create",
             Self::EventDestroy => "host event_destroy",
             Self::EventRecord => "host event_record",
+            Self::EventRecordAll => "host event_record_all",
             Self::EventPassed => "host event_passed",
             Self::EventWait => "host event_wait",
             Self::StreamWait => "host stream_wait",

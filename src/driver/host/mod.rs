@@ -154,6 +154,7 @@ impl HostDriver {
             }
             Call::StreamIdentity => !self.options.stream_identity,
             Call::TrimDriverPools => !self.options.driver_pools,
+            Call::EventRecordAll => !self.options.device_events,
             _ => false,
         };
         if lacks {
@@ -183,6 +184,10 @@ impl fmt::Debug for HostDriver {
 impl Driver for HostDriver {
     fn name(&self) -> &'static str {
         "host"
+    }
+
+    fn memory(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     fn device_count(&self) -> u32 {
@@ -316,32 +321,41 @@ impl Driver for HostDriver {
         Ok(())
     }
 
+    fn event_record_all(&self, device: DeviceId, event: Event) -> Result<()> {
+        self.enter(Call::EventRecordAll, device)?;
+        let mut streams = self.streams.lock();
+        streams.refuse_any_capture(Call::EventRecordAll, device)?;
+        streams.event_record_all(device, event)?;
+        self.books.charge(Call::EventRecordAll, 0);
+        Ok(())
+    }
+
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {
         self.enter(Call::EventPassed, device)?;
         self.books.charge(Call::EventPassed, 0);
         let streams = self.streams.lock();
-        let mark = streams.event_mark(Call::EventPassed, event)?;
-        Ok(self.events_pass.load(Ordering::Relaxed) || mark.is_none_or(|mark| streams.passed(mark)))
+        let marks = streams.event_marks(Call::EventPassed, event)?;
+        Ok(self.events_pass.load(Ordering::Relaxed) || marks.is_none_or(|marks| streams.pending(&marks).is_none()))
     }
 
     fn event_wait(&self, device: DeviceId, event: Event) -> Result<()> {
         self.enter(Call::EventWait, device)?;
         self.books.charge(Call::EventWait, 0);
-        let mark = self.streams.lock().event_mark(Call::EventWait, event)?;
-        mark.map_or(Ok(()), |mark| self.wait(Call::EventWait, mark))
+        let marks = self.streams.lock().event_marks(Call::EventWait, event)?;
+        marks.iter().flat_map(|marks| marks.iter()).try_for_each(|&mark| self.wait(Call::EventWait, mark))
     }
 
     fn stream_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()> {
         self.enter(Call::StreamWait, device)?;
         let mut streams = self.streams.lock();
         let identity = streams.resolve(Call::StreamWait, device, stream)?;
-        let mark = streams.event_mark(Call::StreamWait, event)?;
+        let marks = streams.event_marks(Call::StreamWait, event)?;
         streams.refuse_capture(Call::StreamWait, identity)?;
         self.books.charge(Call::StreamWait, 0);
-        if let Some(mark) = mark
+        if let Some(marks) = marks
             && !self.ignore_waits.load(Ordering::Relaxed)
         {
-            streams.push(identity, Work::Wait(mark));
+            streams.push(identity, Work::Wait(marks));
             self.pump(streams);
         }
         Ok(())

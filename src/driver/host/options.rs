@@ -33,6 +33,8 @@ pub struct HostOptions {
     pub stream_identity: bool,
     /// As [`Capabilities::driver_pools`](crate::driver::Capabilities::driver_pools). They are always empty.
     pub driver_pools: bool,
+    /// Whether [`event_record_all`](crate::driver::Driver::event_record_all) works.
+    pub device_events: bool,
     /// As [`Capabilities::version`](crate::driver::Capabilities::version).
     pub version: u32,
     /// The clock to begin with.
@@ -49,6 +51,7 @@ impl Default for HostOptions {
             vmm: true,
             stream_identity: true,
             driver_pools: true,
+            device_events: true,
             version: 13_000,
             clock: Clock::Immediate,
         }

@@ -3,11 +3,14 @@
 //! An event is a mark: "stream s, up to its n-th item". It has passed when s has done n items. A record
 //! is itself an item, so on a held-back stream even an event recorded first is pending, as on a GPU.
 //! A wait is an item that cannot run before its mark has passed, and keeps the mark it was queued with.
+//! An event for a whole device has a mark on each of its busy streams, and is no item on any.
 //!
 //! The legacy stream (0 and 1) is one more queue: it does **not** wait for the others here, nor they for
 //! it. Code that leans on that implicit order would be wrong for non-blocking streams anyway.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use super::Clock;
@@ -25,13 +28,31 @@ pub(super) struct Mark {
     number: u64,
 }
 
+/// Where an event stands: all must pass.
+#[derive(Clone)]
+pub(super) enum Marks {
+    One(Mark),
+    Many(Arc<[Mark]>),
+}
+
+impl Deref for Marks {
+    type Target = [Mark];
+
+    fn deref(&self) -> &[Mark] {
+        match self {
+            Self::One(mark) => std::slice::from_ref(mark),
+            Self::Many(marks) => marks,
+        }
+    }
+}
+
 /// One item of a queue.
 pub(super) enum Work {
     Run(Box<dyn FnOnce() + Send>),
     Copy { device: DeviceId, to: Address, from: Address, bytes: u64 },
     Fill { device: DeviceId, to: Address, value: u8, bytes: u64 },
     Record,
-    Wait(Mark),
+    Wait(Marks),
 }
 
 /// One stream. Keyed by its identity, which is never used again.
@@ -61,7 +82,7 @@ impl Stream {
 
 struct EventState {
     device: DeviceId,
-    mark: Option<Mark>,
+    marks: Option<Marks>,
 }
 
 /// What stands between now and a mark.
@@ -200,7 +221,7 @@ impl Streams {
         let ready = self.clock == Clock::Immediate
             && match &work {
                 Work::Record => true,
-                Work::Wait(mark) => self.passed(*mark),
+                Work::Wait(marks) => self.pending(marks).is_none(),
                 _ => false,
             };
         let Some(stream) = self.streams.get_mut(&identity) else {
@@ -220,8 +241,13 @@ impl Streams {
         Mark { stream: identity, number: stream.submitted }
     }
 
-    pub(super) fn passed(&self, mark: Mark) -> bool {
+    fn passed(&self, mark: Mark) -> bool {
         self.streams.get(&mark.stream).is_none_or(|stream| stream.done >= mark.number)
+    }
+
+    /// The first of the marks that has not passed.
+    pub(super) fn pending(&self, marks: &[Mark]) -> Option<Mark> {
+        marks.iter().copied().find(|&mark| !self.passed(mark))
     }
 
     /// Whether the front item of a stream can run now.
@@ -229,7 +255,7 @@ impl Streams {
         stream.runner.is_none()
             && match stream.queue.front() {
                 None => false,
-                Some(Work::Wait(mark)) => self.passed(*mark),
+                Some(Work::Wait(marks)) => self.pending(marks).is_none(),
                 Some(_) => true,
             }
     }
@@ -263,7 +289,7 @@ impl Streams {
         self.drop_if_over(identity);
     }
 
-    /// What to do next to get past `mark`. Ends: a wait holds a mark that is older than itself.
+    /// What to do next to get past `mark`. Ends: a wait holds marks that are older than itself.
     pub(super) fn obstacle(&mut self, mark: Mark) -> Obstacle {
         let mut mark = mark;
         while !self.passed(mark) {
@@ -272,9 +298,13 @@ impl Streams {
             if let Some(runner) = stream.runner {
                 return if runner == thread::current().id() { Obstacle::Ourselves } else { Obstacle::Running };
             }
-            match stream.queue.front() {
-                Some(Work::Wait(other)) if !self.passed(*other) => mark = *other,
-                _ => return self.take(identity).map_or(Obstacle::None, |work| Obstacle::Item(identity, work)),
+            let other = match stream.queue.front() {
+                Some(Work::Wait(marks)) => self.pending(marks),
+                _ => None,
+            };
+            match other {
+                Some(other) => mark = other,
+                None => return self.take(identity).map_or(Obstacle::None, |work| Obstacle::Item(identity, work)),
             }
         }
         Obstacle::None
@@ -296,7 +326,7 @@ impl Streams {
     pub(super) fn event_create(&mut self, device: DeviceId) -> Event {
         let event = self.next_event;
         self.next_event += 1;
-        self.events.insert(event, EventState { device, mark: None });
+        self.events.insert(event, EventState { device, marks: None });
         Event(event)
     }
 
@@ -305,24 +335,32 @@ impl Streams {
     }
 
     pub(super) fn event_record(&mut self, device: DeviceId, event: Event, identity: u64) -> Result<()> {
-        match self.events.get(&event.0) {
-            None => return Err(no_event(Call::EventRecord, event)),
-            Some(state) if state.device != device => {
-                let owner = state.device;
-                return Err(Call::EventRecord.invalid(format!("event {} belongs to device {owner}", event.0)));
-            }
-            Some(_) => {}
-        }
+        self.event_of(Call::EventRecord, device, event)?;
         let mark = self.push(identity, Work::Record);
-        if let Some(state) = self.events.get_mut(&event.0) {
-            state.mark = Some(mark);
-        }
+        self.event_of(Call::EventRecord, device, event)?.marks = Some(Marks::One(mark));
         Ok(())
     }
 
+    /// On every stream that is busy, a destroyed one too.
+    pub(super) fn event_record_all(&mut self, device: DeviceId, event: Event) -> Result<()> {
+        let marks = self.tails(device).into_iter().filter(|&mark| !self.passed(mark)).collect();
+        self.event_of(Call::EventRecordAll, device, event)?.marks = Some(Marks::Many(marks));
+        Ok(())
+    }
+
+    fn event_of(&mut self, call: Call, device: DeviceId, event: Event) -> Result<&mut EventState> {
+        match self.events.get_mut(&event.0) {
+            None => Err(no_event(call, event)),
+            Some(state) if state.device != device => {
+                Err(call.invalid(format!("event {} belongs to device {}", event.0, state.device)))
+            }
+            Some(state) => Ok(state),
+        }
+    }
+
     /// Where the event stands; `None` if it was never recorded.
-    pub(super) fn event_mark(&self, call: Call, event: Event) -> Result<Option<Mark>> {
-        self.events.get(&event.0).map(|state| state.mark).ok_or_else(|| no_event(call, event))
+    pub(super) fn event_marks(&self, call: Call, event: Event) -> Result<Option<Marks>> {
+        self.events.get(&event.0).map(|state| state.marks.clone()).ok_or_else(|| no_event(call, event))
     }
 
     pub(super) fn event_count(&self) -> u64 {

@@ -1,0 +1,27 @@
+//! Everything at the C boundary, through the exported functions: what each call answers, right and wrong.
+//!
+//! Runs on the host driver, or on CUDA with `FOREBAY_TEST_DRIVER=cuda`. Data is written and read by work on streams.
+
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: the tests pass objects of their own, or the NULL and wrong addresses that they test"
+)]
+#![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cupy;
+mod errors;
+mod limits;
+mod memory;
+mod pools;
+mod pressure;
+mod private;
+mod process;
+mod stats;
+mod streams;
+mod threads;
+mod torch;

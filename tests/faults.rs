@@ -1,0 +1,499 @@
+//! A fault on every driver call in turn: the call that failed says so, the next one works, and nothing leaks.
+//!
+//! The pool runs on the host driver, which can make the n-th call of a kind fail. One workload takes it through
+//! growth, moved chunks, frees across streams, recorded uses, private pools, trimming and running out.
+
+#![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::{Driver, ErrorKind};
+use forebay::resource::{Error, Options, Pool, Result};
+use forebay::units::{Address, DeviceId, StreamHandle};
+
+const MIB: u64 = 1 << 20;
+const DEVICE: i32 = 0;
+const HOME: DeviceId = DeviceId(0);
+const LEGACY: StreamHandle = StreamHandle::LEGACY;
+
+fn driver(options: HostOptions) -> Arc<HostDriver> {
+    Arc::new(HostDriver::new(options).unwrap())
+}
+
+fn small() -> HostOptions {
+    HostOptions { capacity: 64 * MIB, ..HostOptions::default() }
+}
+
+fn pool_on(driver: &Arc<HostDriver>, options: Options) -> Arc<Pool> {
+    let driver: Arc<dyn Driver> = driver.clone();
+    Pool::with_driver(driver, options).unwrap()
+}
+
+// ---- the workload --------------------------------------------------------------------------------------
+
+/// The pool and the fault that is planned for it.
+struct Run {
+    driver: Arc<HostDriver>,
+    pool: Arc<Pool>,
+    /// What the calls that failed said.
+    failures: Vec<Error>,
+}
+
+impl Run {
+    /// Makes the call until it works: a failed call changed nothing, so it can simply be made again.
+    #[track_caller]
+    fn until_done<T>(&mut self, what: &str, call: impl Fn(&Pool) -> Result<T>) -> T {
+        for _ in 0..4 {
+            match call(&self.pool) {
+                Ok(value) => return value,
+                Err(error) => {
+                    let told = error.to_string();
+                    let planned = told.contains("planned fault");
+                    assert!(planned, "{what} failed for a reason of its own: {told}");
+                    self.failures.push(error);
+                }
+            }
+            self.check(what);
+        }
+        panic!("{what} fails again and again: {:?}", self.failures);
+    }
+
+    #[track_caller]
+    fn check(&self, what: &str) {
+        if let Err(error) = self.pool.check(DEVICE) {
+            assert!(error.to_string().contains("planned fault"), "after {what}: {error}");
+        }
+    }
+
+    #[track_caller]
+    fn malloc(&mut self, bytes: u64, stream: StreamHandle) -> Address {
+        let at = self.until_done("malloc", |pool| pool.malloc(bytes, DEVICE, stream, 0));
+        // The memory is really there: a write through the pointer faults where it is not mapped.
+        // SAFETY: a live block of `bytes` bytes on the host driver, which this thread alone uses.
+        unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0xC3, bytes as usize) };
+        self.check("malloc");
+        at
+    }
+
+    #[track_caller]
+    fn free(&mut self, at: Address, stream: StreamHandle) {
+        self.until_done("free", |pool| pool.free(at, stream));
+        let twice = self.pool.free(at, stream);
+        assert!(matches!(twice, Err(Error::BadFree(_))) || told_of_fault(&twice), "freed twice: {twice:?}");
+        self.check("free");
+    }
+
+    /// A stream of the program's own. The fault may hit the program's call: then it is not the pool's to report.
+    fn stream(&self) -> StreamHandle {
+        self.driver.stream_create(HOME).or_else(|_| self.driver.stream_create(HOME)).unwrap()
+    }
+
+    fn destroy(&self, stream: StreamHandle) {
+        self.driver.stream_destroy(HOME, stream).or_else(|_| self.driver.stream_destroy(HOME, stream)).unwrap();
+    }
+
+    /// Everything a pool does, on a device of 64 MiB.
+    fn workload(&mut self) {
+        let (first, second, third) = (self.stream(), self.stream(), self.stream());
+        self.until_done("register", |pool| pool.stream_register(DEVICE, first));
+        self.until_done("register", |pool| pool.stream_register(DEVICE, second));
+
+        // Growth, small and large.
+        let mut blocks: Vec<Address> = (0..6).map(|_| self.malloc(2 * MIB, first)).collect();
+        let smalls: Vec<Address> = (0..20).map(|number| self.malloc(700 * (number + 1), second)).collect();
+        // Every other one is freed, and the holes between are moved together under one large block.
+        for index in [0, 2, 4] {
+            self.free(blocks[index], first);
+        }
+        let large = self.malloc(6 * MIB, first);
+        self.free(large, first);
+        // Frees across streams, recorded uses, an unregistered stream.
+        let crossing = self.malloc(3 * MIB, third);
+        self.until_done("record_use", |pool| pool.record_use(crossing, first));
+        self.until_done("record_use", |pool| pool.record_use(crossing, LEGACY));
+        self.free(crossing, second);
+        for small in smalls {
+            self.free(small, third);
+        }
+        // More than is left: fronts are emptied, fences looked at, memory lent from stream to stream.
+        let lent = self.malloc(40 * MIB, third);
+        self.free(lent, third);
+        let lent = self.malloc(44 * MIB, second);
+        self.free(lent, second);
+        // A private pool.
+        self.until_done("private_begin", |pool| pool.private_begin(DEVICE, 9, Box::new(move |s| s == first)));
+        let (graph, used) = (self.malloc(2 * MIB, first), self.malloc(MIB, first));
+        self.until_done("record_use", |pool| pool.record_use(used, second));
+        self.free(used, first);
+        self.free(graph, first);
+        self.until_done("private_end", |pool| pool.private_end(DEVICE, 9));
+        self.until_done("private_release", |pool| pool.private_release(DEVICE, 9));
+        // A stream that ends, and one that takes its handle over.
+        let passing = self.malloc(MIB, third);
+        self.free(passing, third);
+        self.destroy(third);
+        let third = self.stream();
+        let next = self.malloc(2 * MIB, third);
+        self.free(next, third);
+        self.until_done("unregister", |pool| pool.stream_unregister(DEVICE, second));
+        self.destroy(second);
+        // Figures, reports, trims.
+        self.until_done("stats", |pool| pool.stats(DEVICE));
+        self.until_done("report", |pool| pool.report(DEVICE));
+        self.until_done("trim", |pool| pool.trim(DEVICE, 8 * MIB));
+        for index in [1, 3, 5] {
+            self.free(blocks[index], first);
+        }
+        blocks.clear();
+        self.until_done("unregister", |pool| pool.stream_unregister(DEVICE, first));
+        self.until_done("trim", |pool| pool.trim(DEVICE, 0));
+        // What a fault has put off is done by the next trim.
+        self.until_done("trim", |pool| pool.trim(DEVICE, 0));
+        let stats = self.pool.stats(DEVICE).unwrap();
+        assert_eq!((stats.live, stats.physical), (0, 0), "something was never given back: {stats:?}");
+        self.destroy(first);
+        self.destroy(third);
+        // And leaves with a live block, and memory in the fronts.
+        let last = self.malloc(2 * MIB, LEGACY);
+        self.malloc(512, LEGACY);
+        self.free(last, LEGACY);
+    }
+}
+
+fn told_of_fault(result: &Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.to_string().contains("planned fault"))
+}
+
+/// Runs the workload with a fault on the `nth` call of a kind. Returns whether the fault happened, and what was told.
+fn run(options: HostOptions, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<HostDriver>) {
+    let driver = driver(options);
+    let pool = pool_on(&driver, Options::default());
+    if let Some((call, nth)) = fault {
+        driver.fail(call, nth);
+    }
+    let mut run = Run { driver: Arc::clone(&driver), pool, failures: Vec::new() };
+    run.workload();
+    let Run { pool, failures, .. } = run;
+    drop(pool);
+    let happened = fault.is_some_and(|(call, nth)| driver.calls(call) >= nth);
+    assert_eq!(driver.usage(), forebay::driver::host::Usage::default(), "left after a fault on {fault:?}");
+    assert_eq!((driver.bad_accesses(), driver.dead_stream_uses()), (0, 0), "after a fault on {fault:?}");
+    (happened, failures, driver)
+}
+
+/// Calls whose failure has nobody to be told to: what they give back is tried again, what they ask counts as "no".
+const QUIET: [Call; 6] =
+    [Call::EventDestroy, Call::EventPassed, Call::EventWait, Call::Unmap, Call::TrimDriverPools, Call::Unreserve];
+
+/// A fault on each call of each kind, one run for each.
+fn every_fault(options: HostOptions) -> Vec<(Call, u64)> {
+    let (_, failures, driver) = run(options, None);
+    assert!(failures.is_empty(), "{failures:?}");
+    let mut made = Vec::new();
+    for call in Call::ALL {
+        let calls = driver.calls(call);
+        made.push((call, calls));
+        let mut told = 0;
+        for nth in 1..=calls {
+            let (happened, failures, _) = run(options, Some((call, nth)));
+            assert!(happened, "{call:?} was called {calls} times without a fault, and not {nth} times with one");
+            assert!(failures.len() <= 1, "one fault, told more than once: {failures:?}");
+            for failure in &failures {
+                assert!(failure.to_string().contains(call.name()), "{call:?}: {failure}");
+                told += 1;
+            }
+        }
+        assert!(calls == 0 || told > 0 || is_quiet(call), "{call:?} failed {calls} times and nobody was told");
+    }
+    made
+}
+
+fn is_quiet(call: Call) -> bool {
+    QUIET.contains(&call) || is_the_programs(call)
+}
+
+/// Calls that only the workload itself makes, or whose failure has another way round.
+fn is_the_programs(call: Call) -> bool {
+    matches!(call, Call::StreamCreate | Call::StreamDestroy | Call::Synchronize | Call::StreamWait)
+}
+
+/// The kinds that the workload must reach, or the test proves nothing.
+#[track_caller]
+fn reached(made: &[(Call, u64)], kinds: &[Call]) {
+    for kind in kinds {
+        let calls = made.iter().find(|(call, _)| call == kind).map_or(0, |&(_, calls)| calls);
+        assert!(calls > 0, "the workload never makes {kind:?}");
+    }
+}
+
+const EVERYWHERE: [Call; 9] = [
+    Call::MemoryInfo,
+    Call::EventCreate,
+    Call::EventDestroy,
+    Call::EventRecord,
+    Call::EventPassed,
+    Call::StreamWait,
+    Call::StreamCapture,
+    Call::Synchronize,
+    Call::StreamCreate,
+];
+const VIRTUAL: [Call; 7] =
+    [Call::Reserve, Call::Unreserve, Call::Create, Call::Release, Call::Map, Call::Grant, Call::Unmap];
+
+#[test]
+fn a_fault_on_any_call_is_told_or_made_up_for_and_leaks_nothing() {
+    let made = every_fault(small());
+    reached(&made, &EVERYWHERE);
+    reached(&made, &VIRTUAL);
+    reached(&made, &[Call::StreamIdentity]);
+}
+
+#[test]
+fn the_same_holds_without_virtual_memory() {
+    let made = every_fault(HostOptions { vmm: false, capacity: 128 * MIB, ..small() });
+    reached(&made, &EVERYWHERE);
+    reached(&made, &[Call::Allocate, Call::Free, Call::StreamIdentity]);
+}
+
+#[test]
+fn the_same_holds_without_stream_identities() {
+    let made = every_fault(HostOptions { stream_identity: false, ..small() });
+    reached(&made, &EVERYWHERE);
+    reached(&made, &VIRTUAL);
+}
+
+#[test]
+fn the_same_holds_with_work_held_back_on_the_streams() {
+    let made = every_fault(HostOptions { clock: Clock::Manual, ..small() });
+    reached(&made, &EVERYWHERE);
+    reached(&made, &VIRTUAL);
+    reached(&made, &[Call::EventWait]);
+}
+
+// ---- what a failed allocation says ---------------------------------------------------------------------
+
+#[test]
+fn a_driver_error_keeps_its_name_and_the_next_call_works() {
+    let driver = driver(small());
+    let pool = pool_on(&driver, Options::default());
+    let held = pool.malloc(MIB, DEVICE, LEGACY, 0).unwrap();
+    for call in [Call::Create, Call::Map, Call::Grant] {
+        driver.fail(call, 1);
+        let error = pool.malloc(20 * MIB, DEVICE, LEGACY, 0).unwrap_err();
+        assert!(matches!(&error, Error::Driver(told) if told.call == call.name()), "{call:?}: {error}");
+        assert_eq!(driver.usage().bytes, pool.stats(DEVICE).unwrap().physical, "{call:?} left memory behind");
+        pool.check(DEVICE).unwrap();
+        let block = pool.malloc(20 * MIB, DEVICE, LEGACY, 0).unwrap();
+        pool.free(block, LEGACY).unwrap();
+        pool.trim(DEVICE, 0).unwrap();
+    }
+    pool.free(held, LEGACY).unwrap();
+    pool.check(DEVICE).unwrap();
+}
+
+#[test]
+fn a_device_that_is_full_is_asked_again_after_others_gave_back() {
+    let driver = driver(small());
+    let pool = pool_on(&driver, Options::default());
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::new(Mutex::new(Some(pool.malloc(48 * MIB, DEVICE, LEGACY, 0).unwrap())));
+    for number in 1..=2 {
+        let (order, kept, weak) = (Arc::clone(&order), Arc::clone(&kept), Arc::downgrade(&pool));
+        pool.add_pressure_callback(Box::new(move |device, bytes| {
+            assert_eq!((device, bytes), (HOME, 32 * MIB));
+            order.lock().unwrap().push(number);
+            let block = if number == 2 { kept.lock().unwrap().take() } else { None };
+            block.is_some_and(|block| weak.upgrade().unwrap().free(block, LEGACY).is_ok())
+        }));
+    }
+    let block = pool.malloc(32 * MIB, DEVICE, LEGACY, 0).unwrap();
+    assert_eq!(*order.lock().unwrap(), [1, 2], "in the order they were added, each once");
+    let error = pool.malloc(32 * MIB, DEVICE, LEGACY, 0).map(drop);
+    // 32 of the 64 MiB are live, and 32 are free: it still fits.
+    assert!(error.is_ok(), "{error:?}");
+    assert_eq!(order.lock().unwrap().len(), 2);
+    let text = match pool.malloc(32 * MIB, DEVICE, LEGACY, 0) {
+        Err(Error::OutOfMemory(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(order.lock().unwrap().len(), 4, "asked before it was an error");
+    for word in ["32.00 MiB (33554432 bytes) asked for", "live 64.00 MiB", "held 64.00 MiB", "limit none", "device 0"] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    assert_eq!(pool.stats(DEVICE).unwrap().out_of_memory, 1);
+    pool.free(block, LEGACY).unwrap();
+    pool.check(DEVICE).unwrap();
+}
+
+#[test]
+fn out_of_memory_from_the_driver_below_its_capacity_climbs_the_same_ladder() {
+    for nth in 1..=3 {
+        let driver = driver(small());
+        let pool = pool_on(&driver, Options::default());
+        let calls = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&calls);
+        pool.add_pressure_callback(Box::new(move |_, _| counter.fetch_add(1, Ordering::Relaxed) < 1));
+        let stream = driver.stream_create(HOME).unwrap();
+        let freed = pool.malloc(8 * MIB, DEVICE, stream, 0).unwrap();
+        pool.free(freed, stream).unwrap();
+        driver.fail_with(Call::Create, nth, ErrorKind::OutOfMemory);
+        let block = pool.malloc(24 * MIB, DEVICE, LEGACY, 0).unwrap();
+        pool.check(DEVICE).unwrap();
+        pool.free(block, LEGACY).unwrap();
+        pool.trim(DEVICE, 0).unwrap();
+        assert_eq!(driver.usage().bytes, 0);
+        driver.stream_destroy(HOME, stream).unwrap();
+    }
+}
+
+#[test]
+fn another_pool_on_the_device_gives_back_before_a_request_fails() {
+    let driver = driver(small());
+    let (first, second) = (pool_on(&driver, Options::default()), pool_on(&driver, Options::default()));
+    let block = first.malloc(60 * MIB, DEVICE, LEGACY, 0).unwrap();
+    first.free(block, LEGACY).unwrap();
+    let block = second.malloc(60 * MIB, DEVICE, LEGACY, 0).unwrap();
+    assert!(first.stats(DEVICE).unwrap().physical <= 4 * MIB);
+    second.free(block, LEGACY).unwrap();
+    first.check(DEVICE).unwrap();
+    second.check(DEVICE).unwrap();
+}
+
+#[test]
+fn a_pool_leaves_pools_on_other_drivers_alone() {
+    let (full, bystander) = (driver(small()), driver(small()));
+    let (pool, other) = (pool_on(&full, Options::default()), pool_on(&bystander, Options::default()));
+    let block = other.malloc(32 * MIB, DEVICE, LEGACY, 0).unwrap();
+    other.free(block, LEGACY).unwrap();
+    let before = bystander.calls(Call::Unmap);
+    assert!(matches!(pool.malloc(100 * MIB, DEVICE, LEGACY, 0), Err(Error::OutOfMemory(_))));
+    assert_eq!((bystander.calls(Call::Unmap), other.stats(DEVICE).unwrap().physical), (before, 32 * MIB));
+}
+
+#[test]
+fn a_plain_segment_is_as_small_as_it_must_be_where_memory_is_short() {
+    let driver = driver(HostOptions { vmm: false, capacity: 8 * MIB, ..HostOptions::default() });
+    let pool = pool_on(&driver, Options::default());
+    let block = pool.malloc(3 * MIB, DEVICE, LEGACY, 0).expect("3 MiB of a device with 8 MiB");
+    pool.free(block, LEGACY).unwrap();
+    pool.check(DEVICE).unwrap();
+}
+
+// ---- the order between streams, with work held back -----------------------------------------------------
+
+/// A pool whose streams run only when stepped, and two registered streams.
+fn held_back(options: HostOptions) -> (Arc<HostDriver>, Arc<Pool>, StreamHandle, StreamHandle) {
+    let driver = driver(HostOptions { clock: Clock::Manual, capacity: 16 * MIB, ..options });
+    let pool = pool_on(&driver, Options::default());
+    let (first, second) = (driver.stream_create(HOME).unwrap(), driver.stream_create(HOME).unwrap());
+    for stream in [first, second] {
+        pool.stream_register(DEVICE, stream).unwrap();
+    }
+    (driver, pool, first, second)
+}
+
+/// Work on `user` that reads the block late finds what it was given: nobody wrote to it before.
+#[track_caller]
+fn is_read_in_time(driver: &Arc<HostDriver>, pool: &Pool, block: Address, writer: StreamHandle, read: &[u8]) {
+    // Whoever gets the memory writes to it at once.
+    let next = pool.malloc(14 * MIB, DEVICE, writer, 0).unwrap();
+    assert_eq!(next, block, "the test shows nothing: it is not the same memory");
+    driver.fill(HOME, next, 0xEE, 14 * MIB, writer).unwrap();
+    driver.run_stream(HOME, writer).unwrap();
+    driver.run_all();
+    assert!(read.iter().all(|&byte| byte == 1), "the block was written again before its last reader ran");
+    pool.free(next, writer).unwrap();
+    pool.check(DEVICE).unwrap();
+}
+
+#[test]
+fn a_use_recorded_on_the_streams_own_block_holds_when_it_is_freed_on_another() {
+    let (driver, pool, home, other) = held_back(small());
+    let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
+    driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
+    driver.run_all();
+    let mut read = vec![0u8; 14 * MIB as usize];
+    pool.record_use(block, home).unwrap();
+    driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 14 * MIB, home).unwrap();
+    pool.free(block, other).unwrap();
+    is_read_in_time(&driver, &pool, block, other, &read);
+}
+
+#[test]
+fn a_use_recorded_on_a_threads_own_stream_holds_when_another_thread_frees_the_block() {
+    for stream_identity in [true, false] {
+        let (driver, pool, home, _) = held_back(HostOptions { stream_identity, ..small() });
+        let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
+        driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
+        driver.run_all();
+        let mut read = vec![0u8; 14 * MIB as usize];
+        let to = Address(read.as_mut_ptr() as u64);
+        std::thread::scope(|scope| {
+            let work = || {
+                pool.record_use(block, StreamHandle::PER_THREAD).unwrap();
+                driver.copy(HOME, to, block, 14 * MIB, StreamHandle::PER_THREAD).unwrap();
+            };
+            scope.spawn(work).join().unwrap();
+        });
+        pool.free(block, home).unwrap();
+        is_read_in_time(&driver, &pool, block, home, &read);
+    }
+}
+
+#[test]
+fn a_private_block_freed_on_another_captured_stream_is_not_reused_before_that_stream_is_done() {
+    let (driver, pool, first, second) = held_back(small());
+    pool.private_begin(DEVICE, 1, Box::new(|_| true)).unwrap();
+    let block = pool.malloc(2 * MIB, DEVICE, first, 0).unwrap();
+    pool.free(block, second).unwrap();
+    let next = pool.malloc(2 * MIB, DEVICE, first, 0).unwrap();
+    assert_ne!(next, block, "the work of the stream that freed it may come after");
+    pool.free(next, first).unwrap();
+    pool.private_end(DEVICE, 1).unwrap();
+    pool.private_release(DEVICE, 1).unwrap();
+    pool.check(DEVICE).unwrap();
+    driver.run_all();
+}
+
+#[test]
+fn trim_gives_back_all_that_was_freed_before_it_however_late_the_work_is() {
+    let (driver, pool, first, second) = held_back(small());
+    for stream in [first, second] {
+        let blocks: Vec<Address> = (0..3).map(|_| pool.malloc(2 * MIB, DEVICE, stream, 0).unwrap()).collect();
+        for block in blocks {
+            driver.fill(HOME, block, 1, 2 * MIB, stream).unwrap();
+            pool.free(block, stream).unwrap();
+            // Looks at the fences, and raises one for what was freed so far.
+            assert!(pool.malloc(16 * MIB, DEVICE, LEGACY, 0).is_err() || pool.stats(DEVICE).is_ok());
+        }
+    }
+    let more = pool.malloc(2 * MIB, DEVICE, first, 0).unwrap();
+    driver.fill(HOME, more, 1, 2 * MIB, first).unwrap();
+    pool.free(more, first).unwrap();
+    pool.trim(DEVICE, 0).unwrap();
+    assert_eq!(pool.stats(DEVICE).unwrap().physical, 0, "freed before the trim");
+    assert_eq!(driver.bad_accesses(), 0, "unmapped under work that used it");
+    driver.run_all();
+    assert_eq!(driver.bad_accesses(), 0, "unmapped under work that used it");
+}
+
+#[test]
+fn a_registered_stream_that_is_captured_gets_no_plain_memory() {
+    let driver = driver(small());
+    let pool = pool_on(&driver, Options::default());
+    let stream = driver.stream_create(HOME).unwrap();
+    pool.stream_register(DEVICE, stream).unwrap();
+    let warm = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
+    pool.free(warm, stream).unwrap();
+    driver.begin_capture(HOME, stream).unwrap();
+    for bytes in [4 * MIB, MIB] {
+        let refused = pool.malloc(bytes, DEVICE, stream, 0);
+        assert!(matches!(refused, Err(Error::Capturing(_))), "{bytes} bytes: {refused:?}");
+    }
+    driver.end_capture(HOME, stream).unwrap();
+    let again = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
+    pool.free(again, stream).unwrap();
+    pool.check(DEVICE).unwrap();
+}
