@@ -25,7 +25,7 @@ const HOMES: [(&str, &[&str], &str); 7] = [
     ("libc::", &["driver/"], "the operating system is the driver layer's"),
     ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
     ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
-    ("catch_unwind", &["abi/guard.rs"], "panics stop at one place"),
+    ("catch_unwind", &["abi/guard.rs", "pool/model.rs"], "panics stop at one place, and in the model test"),
 ];
 
 /// Where `unsafe` has no business.

@@ -243,6 +243,42 @@ impl Arena {
         self.attach_merged(id);
     }
 
+    /// Hands `owner` the parts of nobody's free blocks that share a chunk with one of its own: a chunk can move only
+    /// if it lies in one block. Less than a chunk changes hands at each border.
+    pub fn complete_chunks(&mut self, owner: Owner, epoch: u64) {
+        if !self.options.movable || self.owners[owner as usize].private {
+            return;
+        }
+        for zone in 0..2 {
+            for id in self.owners[owner as usize].sets[zone].all(&self.slab) {
+                // A merge may have swallowed it.
+                if (self.slab[id].kind, self.slab[id].owner) == (Kind::Free, owner) && self.slab[id].len > 0 {
+                    self.complete_border(id, false, epoch);
+                    self.complete_border(id, true, epoch);
+                }
+            }
+        }
+    }
+
+    /// The right border before the left one: joining on the left ends the life of `id`.
+    fn complete_border(&mut self, id: BlockId, left: bool, epoch: u64) {
+        let block = self.slab[id];
+        let side = if left { block.prev } else { block.next };
+        if side == NONE || (self.slab[side].kind, self.slab[side].owner) != (Kind::Free, IDLE) {
+            return;
+        }
+        let page_grains = self.options.page_grains;
+        let page = if left { block.start / page_grains } else { (block.end() - 1) / page_grains };
+        let chunk = self.chunks.get(self.chunks.at(page));
+        let (from, to) = (chunk.page * page_grains, chunk.end() * page_grains);
+        let (from, to) = (from.max(self.slab[side].start), to.min(self.slab[side].end()));
+        if from < to {
+            let part = self.carve(side, from, to);
+            (self.slab[part].owner, self.slab[part].epoch) = (block.owner, epoch);
+            self.attach_merged(part);
+        }
+    }
+
     // ---- moving and unmapping ------------------------------------------------------------------------
 
     /// The old place of a moved chunk has been unmapped.

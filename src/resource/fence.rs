@@ -70,7 +70,9 @@ impl Drop for Fence {
             // The event is the parent's, and a lock of the driver's may be held for ever here.
             return;
         }
-        if let Err(error) = self.driver.event_destroy(self.device, self.event) {
+        // Nobody comes back for it, so it gets a second chance.
+        let destroy = || self.driver.event_destroy(self.device, self.event);
+        if let Err(error) = destroy().or_else(|_| destroy()) {
             tracing::warn!(%error, "an event could not be destroyed");
         }
     }

@@ -78,6 +78,8 @@ impl DevicePool {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
             }
+            let epoch = inner.epoch(asker.stream.slot);
+            inner.arena.complete_chunks(asker.owner, epoch);
             let Some(plan) = inner.arena.plan(asker.owner, grains) else {
                 return Ok(Err(Shortage::Addresses));
             };

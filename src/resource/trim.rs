@@ -10,7 +10,10 @@ impl DevicePool {
     /// # Errors
     /// The driver's, if it refused; what was given back before stays so.
     pub(super) fn trim(&self, keep: u64) -> super::Result<u64> {
-        self.wait_for_pending();
+        if self.wait_for_pending() {
+            // A fence that was up already covers what was freed before it; now one is up for the rest.
+            self.wait_for_pending();
+        }
         self.clear_quarantine();
         let (released, error) = self.release_down_to(keep);
         match error {
@@ -64,30 +67,32 @@ impl DevicePool {
         }
         let mut inner = self.inner.lock();
         let retiring = std::mem::take(&mut inner.retiring);
-        let report = |what: &str, result: crate::driver::Result<()>| {
-            if let Err(error) = result {
+        // Nobody comes back for what is left behind, so each call gets a second chance.
+        let again = |what: &str, call: &dyn Fn() -> crate::driver::Result<()>| {
+            if let Err(error) = call().or_else(|_| call()) {
                 tracing::warn!(device = %self.device, %error, "{what} failed while closing a pool");
             }
         };
+        let unmap = |page, pages| {
+            again("unmap", &|| self.driver.unmap(self.device, self.page_address(page), self.page_bytes(pages)));
+        };
+        let release = |physical| again("release", &|| self.driver.release(self.device, physical));
         for (_, old) in retiring {
-            report("unmap", self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages)));
+            unmap(old.page, old.pages);
         }
         for chunk in inner.arena.all_chunks() {
             if self.segments.is_some() {
-                report("free", self.driver.free(self.device, crate::units::Address(chunk.handle)));
+                again("free", &|| self.driver.free(self.device, crate::units::Address(chunk.handle)));
                 continue;
             }
-            report(
-                "unmap",
-                self.driver.unmap(self.device, self.page_address(chunk.page), self.page_bytes(chunk.pages)),
-            );
-            report("release", self.driver.release(self.device, Physical(chunk.handle)));
+            unmap(chunk.page, chunk.pages);
+            release(Physical(chunk.handle));
         }
         for &(physical, _) in &inner.orphans {
-            report("release", self.driver.release(self.device, physical));
+            release(physical);
         }
         if self.segments.is_none() {
-            report("unreserve", self.driver.unreserve(self.device, self.base, self.span));
+            again("unreserve", &|| self.driver.unreserve(self.device, self.base, self.span));
         }
         *inner = super::inner::Inner::new(crate::pool::Arena::closed());
         *self.streams.write() = super::device::Streams::default();
