@@ -71,8 +71,10 @@ impl Run {
     fn malloc(&mut self, bytes: u64, stream: StreamHandle) -> Address {
         let at = self.until_done("malloc", |pool| pool.malloc(bytes, DEVICE, stream, 0));
         // The memory is really there: a write through the pointer faults where it is not mapped.
-        // SAFETY: a live block of `bytes` bytes on the host driver, which this thread alone uses.
-        unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0xC3, bytes as usize) };
+        for offset in (0..bytes).step_by(MIB as usize).chain([bytes - 1]) {
+            // SAFETY: inside a live block of `bytes` bytes on the host driver, which this thread alone uses.
+            unsafe { ((at.0 + offset) as *mut u8).write(0xC3) };
+        }
         self.check("malloc");
         at
     }
@@ -122,6 +124,13 @@ impl Run {
         self.free(lent, third);
         let lent = self.malloc(44 * MIB, second);
         self.free(lent, second);
+        let foreign = self.malloc(3 * MIB, third);
+        self.until_done("free_behind_both", |pool| pool.free_behind_both(foreign, second));
+        // More than there is: the whole ladder, and then an error.
+        let wanted = self.pool.malloc(129 * MIB, DEVICE, first, 0);
+        assert!(matches!(wanted, Err(Error::OutOfMemory(_))) || told_of_fault(&wanted), "{wanted:?}");
+        self.failures.extend(wanted.err().filter(|error| matches!(error, Error::Driver(_))));
+        self.check("malloc of too much");
         // A private pool.
         self.until_done("private_begin", |pool| pool.private_begin(DEVICE, 9, Box::new(move |s| s == first)));
         let (graph, used) = (self.malloc(2 * MIB, first), self.malloc(MIB, first));
@@ -162,7 +171,7 @@ impl Run {
     }
 }
 
-fn told_of_fault(result: &Result<()>) -> bool {
+fn told_of_fault<T>(result: &Result<T>) -> bool {
     result.as_ref().is_err_and(|error| error.to_string().contains("planned fault"))
 }
 
@@ -183,9 +192,17 @@ fn run(options: HostOptions, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, A
     (happened, failures, driver)
 }
 
-/// Calls whose failure has nobody to be told to: what they give back is tried again, what they ask counts as "no".
-const QUIET: [Call; 6] =
-    [Call::EventDestroy, Call::EventPassed, Call::EventWait, Call::Unmap, Call::TrimDriverPools, Call::Unreserve];
+/// Calls whose failure has nobody to be told to: what they give back is tried again, what they ask counts as "no",
+/// and a free that could not be fenced waits for the whole device.
+const QUIET: [Call; 7] = [
+    Call::EventDestroy,
+    Call::EventPassed,
+    Call::EventRecordAll,
+    Call::EventWait,
+    Call::Unmap,
+    Call::TrimDriverPools,
+    Call::Unreserve,
+];
 
 /// A fault on each call of each kind, one run for each.
 fn every_fault(options: HostOptions) -> Vec<(Call, u64)> {
@@ -228,13 +245,14 @@ fn reached(made: &[(Call, u64)], kinds: &[Call]) {
     }
 }
 
-const EVERYWHERE: [Call; 9] = [
+const EVERYWHERE: [Call; 10] = [
     Call::MemoryInfo,
     Call::EventCreate,
     Call::EventDestroy,
     Call::EventRecord,
+    Call::EventRecordAll,
     Call::EventPassed,
-    Call::StreamWait,
+    Call::TrimDriverPools,
     Call::StreamCapture,
     Call::Synchronize,
     Call::StreamCreate,
@@ -269,7 +287,7 @@ fn the_same_holds_with_work_held_back_on_the_streams() {
     let made = every_fault(HostOptions { clock: Clock::Manual, ..small() });
     reached(&made, &EVERYWHERE);
     reached(&made, &VIRTUAL);
-    reached(&made, &[Call::EventWait]);
+    reached(&made, &[Call::EventWait, Call::StreamWait]);
 }
 
 // ---- what a failed allocation says ---------------------------------------------------------------------
@@ -381,6 +399,29 @@ fn a_plain_segment_is_as_small_as_it_must_be_where_memory_is_short() {
     pool.check(DEVICE).unwrap();
 }
 
+#[test]
+fn a_pool_that_ends_leaves_nothing_in_the_driver_though_a_thread_that_used_it_lives_on() {
+    let driver = driver(small());
+    let pool = pool_on(&driver, Options::default());
+    let ((used, wait), (end, ended)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    std::thread::scope(|scope| {
+        let worker = Arc::clone(&pool);
+        scope.spawn(move || {
+            let block = worker.malloc(MIB, DEVICE, StreamHandle::PER_THREAD, 0).unwrap();
+            worker.free(block, StreamHandle::PER_THREAD).unwrap();
+            drop(worker);
+            used.send(()).unwrap();
+            assert!(ended.recv().is_err(), "nobody sends anything");
+        });
+        wait.recv().unwrap();
+        drop(pool);
+        let left = driver.usage();
+        drop(end);
+        assert_eq!(left, forebay::driver::host::Usage::default());
+    });
+    assert_eq!(driver.usage(), forebay::driver::host::Usage::default());
+}
+
 // ---- the order between streams, with work held back -----------------------------------------------------
 
 /// A pool whose streams run only when stepped, and two registered streams.
@@ -482,20 +523,29 @@ fn trim_gives_back_all_that_was_freed_before_it_however_late_the_work_is() {
 }
 
 #[test]
-fn a_registered_stream_that_is_captured_gets_no_plain_memory() {
-    let driver = driver(small());
-    let pool = pool_on(&driver, Options::default());
-    let stream = driver.stream_create(HOME).unwrap();
-    pool.stream_register(DEVICE, stream).unwrap();
-    let warm = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
-    pool.free(warm, stream).unwrap();
-    driver.begin_capture(HOME, stream).unwrap();
-    for bytes in [4 * MIB, MIB] {
-        let refused = pool.malloc(bytes, DEVICE, stream, 0);
-        assert!(matches!(refused, Err(Error::Capturing(_))), "{bytes} bytes: {refused:?}");
+fn a_captured_stream_gets_no_new_memory_without_a_private_pool() {
+    for registered in [true, false] {
+        let driver = driver(small());
+        let pool = pool_on(&driver, Options::default());
+        let stream = driver.stream_create(HOME).unwrap();
+        if registered {
+            pool.stream_register(DEVICE, stream).unwrap();
+        }
+        driver.begin_capture(HOME, stream).unwrap();
+        let refused = pool.malloc(MIB, DEVICE, stream, 0);
+        assert!(
+            matches!(&refused, Err(Error::Capturing(text)) if text.contains("forebay_private_begin")),
+            "{refused:?}"
+        );
+        pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == stream)).unwrap();
+        let block = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
+        pool.private_end(DEVICE, 1).unwrap();
+        driver.end_capture(HOME, stream).unwrap();
+        pool.free(block, stream).unwrap();
+        let plain = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
+        assert_ne!(plain, block);
+        pool.free(plain, stream).unwrap();
+        pool.private_release(DEVICE, 1).unwrap();
+        pool.check(DEVICE).unwrap();
     }
-    driver.end_capture(HOME, stream).unwrap();
-    let again = pool.malloc(MIB, DEVICE, stream, 0).unwrap();
-    pool.free(again, stream).unwrap();
-    pool.check(DEVICE).unwrap();
 }

@@ -86,7 +86,12 @@ pub unsafe extern "C" fn forebay_stream_destroy(
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
         pool.stream_unregister(device, handle(stream))?;
-        Ok(pool.driver().stream_destroy(pool.device(device)?.device(), handle(stream))?)
+        if let Err(error) = pool.driver().stream_destroy(pool.device(device)?.device(), handle(stream)) {
+            // It lives on as it was, and the call can be made again.
+            pool.stream_register(device, handle(stream))?;
+            return Err(error.into());
+        }
+        Ok(())
     })
 }
 

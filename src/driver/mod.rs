@@ -132,7 +132,7 @@ pub trait Driver: Send + Sync + Debug {
     /// Waits on the host until the stream's queued work is done.
     fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()>;
 
-    /// A number that this stream alone has, for the life of the process. pre: `stream` is alive and
+    /// A number that this stream alone has, for the life of the process. pre: `stream` is alive, not being captured, and
     /// [`Capabilities::stream_identity`] holds.
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64>;
 

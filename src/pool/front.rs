@@ -118,7 +118,8 @@ impl Front {
         } else {
             self.stepped[stepped_bin(grains)].push(block, 4)
         };
-        self.binned += grains - left.map_or(0, |left| left.grains);
+        // What came back may be the longer of the two: one bin holds a range of lengths.
+        self.binned = self.binned + grains - left.map_or(0, |left| left.grains);
         left
     }
 
@@ -170,6 +171,18 @@ mod tests {
         assert_eq!((left.as_slice(), front.binned), (&[BINNED + 7, 1, 128, 129, BINNED][..], 0));
         assert_eq!(front.pop(1), None);
         assert_eq!(front.pop(0), None);
+    }
+
+    #[test]
+    fn a_short_block_may_push_a_longer_one_out() {
+        let mut front = Front::new(1 << 30);
+        let grains = (EXACT + 2..BINNED).find(|&grains| stepped_bin(grains) == stepped_bin(grains + 1));
+        let grains = grains.expect("a bin that holds two lengths");
+        for start in 0..4 {
+            assert_eq!(front.push(Cached { start, grains: grains + 1 }), None);
+        }
+        assert_eq!(front.push(Cached { start: 4, grains }), Some(Cached { start: 0, grains: grains + 1 }));
+        assert_eq!(front.grains(), 4 * grains + 3);
     }
 
     #[test]

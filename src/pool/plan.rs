@@ -47,6 +47,17 @@ impl Plan {
     pub fn new_pages(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
     }
+
+    /// A segment's plan with no page more than its block needs; `None` if it has none more.
+    #[must_use]
+    pub fn tight(&self, page_grains: u64) -> Option<Self> {
+        let (fill, pages) = (*self.fills.first()?, self.grains.div_ceil(page_grains));
+        (pages < fill.pages).then(|| Self {
+            ranges: vec![(fill.page, pages)],
+            fills: vec![Fill { pages, ..fill }],
+            ..self.clone()
+        })
+    }
 }
 
 /// A span of addresses and how many of its pages are not mapped.
@@ -297,7 +308,7 @@ impl Arena {
                 left = 0;
             }
         }
-        let largest = self.chunk_pages();
+        let largest = self.chunk_pages(gap.pages);
         while left > 0 {
             let pages = largest.min(1 << left.ilog2());
             chosen.push((Source::Create, pages));
@@ -314,18 +325,20 @@ impl Arena {
         }
     }
 
-    /// The largest chunk worth creating now: small while the pool is small, so that little is lost to
-    /// chunks that one block pins; larger later, so that the price per byte falls.
-    fn chunk_pages(&self) -> u64 {
+    /// The largest chunk worth creating for `needed` pages: small while the pool is small and for small needs, so
+    /// that little is lost to chunks that one block pins; larger otherwise, so that the price per byte falls.
+    fn chunk_pages(&self, needed: u64) -> u64 {
         if self.options.max_chunk_pages > 0 {
             return self.options.max_chunk_pages;
         }
-        let wanted = (self.chunks.mapped / Self::CHUNKS_AT_LEAST).clamp(1, Self::LARGEST_CHUNK);
-        1 << wanted.ilog2()
+        let wanted = (self.chunks.mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
+        1 << wanted.clamp(1, Self::LARGEST_CHUNK).ilog2()
     }
 
-    /// A pool is cut into at least so many chunks.
-    const CHUNKS_AT_LEAST: u64 = 512;
+    /// A pool is cut into at least so many chunks, but for long needs: those are cut into at least
+    /// [`Self::CHUNKS_IN_NEED`]. Both from replaying real traces (`docs/design.md`).
+    const CHUNKS_IN_POOL: u64 = 256;
+    const CHUNKS_IN_NEED: u64 = 8;
     /// Pages of the largest chunk that is chosen without being asked for.
     const LARGEST_CHUNK: u64 = 16;
 }

@@ -16,7 +16,7 @@ use super::pressure::Pressure;
 use super::private::Route;
 use super::segments::Segments;
 use super::stream::Stream;
-use crate::driver::{Capabilities, Capture, Driver, ErrorKind};
+use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind};
 use crate::pool::{Arena, ArenaOptions, Cached, Header, State, Table};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -151,12 +151,15 @@ impl DevicePool {
     // ---- out -----------------------------------------------------------------------------------------
 
     /// Gives out `grains` on `stream`, charged to framework `tag`.
-    pub(super) fn allocate(&self, stream: &Arc<Stream>, grains: u64, tag: u8) -> Result<Address> {
+    pub(super) fn allocate(&self, stream: &Arc<Stream>, grains: u64, tag: u8, captured: bool) -> Result<Address> {
         if let Some(id) = self.route_of(stream.handle) {
             return self.allocate_private(id, stream, grains, tag);
         }
+        if captured {
+            return Err(refuse_capture(stream));
+        }
         if !stream.is_durable() {
-            self.prepare_transient(stream)?;
+            self.hold_back_heir(stream)?;
         }
         let cached = {
             let mut hot = stream.hot.lock();
@@ -166,7 +169,14 @@ impl DevicePool {
         };
         let start = match cached {
             Some(start) => start,
-            None => self.make_room(stream, grains)?,
+            None => {
+                // A hit asks nobody; here one driver call more is nothing.
+                let capturable = stream.is_durable() && !Self::lives_forever(stream.handle);
+                if capturable && self.driver.stream_capture(self.device, stream.handle)? != Capture::None {
+                    return Err(refuse_capture(stream));
+                }
+                self.make_room(stream, grains)?
+            }
         };
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
         self.book(stream, grains, tag);
@@ -180,35 +190,19 @@ impl DevicePool {
         }
     }
 
-    /// Before memory is given out on a stream whose handle may name another stream by now.
-    fn prepare_transient(&self, stream: &Stream) -> Result<()> {
-        if let Capture::Active(_) = self.driver.stream_capture(self.device, stream.handle)? {
-            return Err(Error::Capturing(
-                format!(
-                    "stream {} is being captured: memory for a graph must come from a private pool, begun with \
-                     forebay_private_begin before the capture",
-                    stream.handle
-                )
-                .into(),
-            ));
-        }
-        self.hold_back_heir(stream)?;
-        Ok(())
-    }
-
     // ---- in ------------------------------------------------------------------------------------------
 
     /// Takes a block back in the order of `stream`.
-    pub(super) fn free(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+    pub(super) fn free(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() {
-            return self.free_special(stream, start, header, false);
+            return self.free_special(stream, start, header, Freeing { behind_allocation: false, captured });
         }
         if !self.change_header(start, header, header.cached()) {
-            return self.free_contended(stream, at);
+            return self.free_contended(stream, at, captured);
         }
         self.credit(header);
-        if let Err(error) = self.raise_own(stream) {
+        if let Err(error) = self.raise_own(stream, captured) {
             tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
             self.inner.lock().quarantine.push((start, stream.owner));
             return Ok(());
@@ -221,12 +215,12 @@ impl DevicePool {
     }
 
     /// Takes a block back in the order of `stream` and of the stream it was allocated on, which may be dead.
-    pub(super) fn free_behind_both(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+    pub(super) fn free_behind_both(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.stream() == stream.slot {
-            return self.free(stream, at);
+            return self.free(stream, at, captured);
         }
-        self.free_special(stream, start, header, true)
+        self.free_special(stream, start, header, Freeing { behind_allocation: true, captured })
     }
 
     /// Takes a block that a front cache did not keep.
@@ -239,9 +233,13 @@ impl DevicePool {
 
     /// Another thread changed the header under us: it freed the block, or recorded a further use of it.
     #[cold]
-    fn free_contended(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
+    fn free_contended(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
         let (start, header) = self.find_live(at)?;
-        if header.is_special() { self.free_special(stream, start, header, false) } else { Err(self.bad_free(at)) }
+        if header.is_special() {
+            self.free_special(stream, start, header, Freeing { behind_allocation: false, captured })
+        } else {
+            Err(self.bad_free(at))
+        }
     }
 
     /// Changes a live block's header, if it still says `old`. Under the lock of the stream the block is
@@ -254,8 +252,13 @@ impl DevicePool {
     }
 
     /// Raises the fence of a stream whose handle may be dead after this call; others need none.
-    pub(super) fn raise_own(&self, stream: &Stream) -> crate::driver::Result<()> {
+    pub(super) fn raise_own(&self, stream: &Stream, captured: bool) -> crate::driver::Result<()> {
         let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) else { return Ok(()) };
+        if captured {
+            // The record would become part of the graph and stand for nothing.
+            let why = format!("stream {} is being captured", stream.handle);
+            return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
+        }
         let raised = self.hold_back_heir(stream).and_then(|()| fence.raise(stream.handle));
         match raised {
             // The process is ending: no work will run that could be disturbed.
@@ -352,13 +355,29 @@ impl DevicePool {
         live.map(|(start, grains)| (self.address(start), grains * GRAIN)).ok_or_else(|| self.bad_free(at))
     }
 
-    /// Whether `start` names this stream still; a handle that was taken over by another stream does not.
-    pub(super) fn is_current(&self, stream: &Stream) -> bool {
-        stream.is_durable() || self.identity(stream.handle).is_ok_and(|identity| identity == stream.identity)
-    }
-
     /// Whether the handle always names the same living stream.
     pub(super) fn lives_forever(handle: StreamHandle) -> bool {
         handle.is_legacy()
     }
+}
+
+/// How a block comes back.
+#[derive(Clone, Copy)]
+pub(super) struct Freeing {
+    /// Also behind the stream that it was allocated on, whether that is alive or not.
+    pub behind_allocation: bool,
+    /// The freeing stream is being captured.
+    pub captured: bool,
+}
+
+/// What a graph uses must not be anybody's memory.
+fn refuse_capture(stream: &Stream) -> Error {
+    Error::Capturing(
+        format!(
+            "stream {} is being captured: memory for a graph must come from a private pool, begun with \
+             forebay_private_begin before the capture",
+            stream.handle
+        )
+        .into(),
+    )
 }

@@ -15,13 +15,21 @@ pub(super) struct Fence {
     event: Event,
     /// Once passed, always passed, unless it is raised again.
     passed: AtomicBool,
+    /// The event is destroyed.
+    ended: AtomicBool,
 }
 
 impl Fence {
     /// A fence that nothing has to pass yet.
     pub fn new(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Self> {
         let event = driver.event_create(device)?;
-        Ok(Self { driver: Arc::clone(driver), device, event, passed: AtomicBool::new(true) })
+        Ok(Self {
+            driver: Arc::clone(driver),
+            device,
+            event,
+            passed: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+        })
     }
 
     /// A fence for all work that `stream` has now. pre: `stream` is alive.
@@ -62,12 +70,11 @@ impl Fence {
     pub fn hold_back(&self, stream: StreamHandle) -> Result<()> {
         self.driver.stream_wait(self.device, stream, self.event)
     }
-}
 
-impl Drop for Fence {
-    fn drop(&mut self) {
-        if is_forked() {
-            // The event is the parent's, and a lock of the driver's may be held for ever here.
+    /// Destroys the event. The fence is of no more use.
+    pub fn end(&self) {
+        // In a forked child the event is the parent's, and a lock of the driver's may be held for ever.
+        if is_forked() || self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
         // Nobody comes back for it, so it gets a second chance.
@@ -75,5 +82,11 @@ impl Drop for Fence {
         if let Err(error) = destroy().or_else(|_| destroy()) {
             tracing::warn!(%error, "an event could not be destroyed");
         }
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -13,6 +13,7 @@ use super::pressure::{Callback, Pressure, announce};
 use super::private::Filter;
 use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
+use super::streams::Standing;
 use crate::driver::{self, Choice, Driver};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -141,7 +142,9 @@ impl Pool {
                 "{bytes} bytes asked for: no size is that large; a negative number reads as one"
             )));
         }
-        self.on_stream(device, stream, |home, stream| home.allocate(stream, bytes.div_ceil(GRAIN), tag))
+        self.on_stream(device, stream, |home, stream, captured| {
+            home.allocate(stream, bytes.div_ceil(GRAIN), tag, captured)
+        })
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
@@ -157,7 +160,7 @@ impl Pool {
             return Err(Error::Forked);
         }
         let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream| home.free(stream, at))
+        self.on_stream(device, stream, |home, stream, captured| home.free(stream, at, captured))
     }
 
     /// The same, and also behind what the stream of the allocation has now, whether it is still alive or not: for
@@ -173,7 +176,7 @@ impl Pool {
             return Err(Error::Forked);
         }
         let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream| home.free_behind_both(stream, at))
+        self.on_stream(device, stream, |home, stream, captured| home.free_behind_both(stream, at, captured))
     }
 
     /// Notes that the block is also used on `stream`, which must live until the block is freed. The block
@@ -183,7 +186,7 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts at `at`.
     pub fn record_use(&self, at: Address, stream: StreamHandle) -> Result<()> {
         let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream| home.record_use(stream, at))
+        self.on_stream(device, stream, |home, stream, _| home.record_use(stream, at))
     }
 
     /// The block around an address: its start and its size in bytes, as rounded up to 512.
@@ -217,18 +220,20 @@ impl Pool {
 
     // ---- streams -------------------------------------------------------------------------------------
 
-    /// Calls `work` with what a handle names on a device: from this thread's recent streams where it is there.
+    /// Calls `work` with what a handle names on a device, from this thread's recent streams where it is there, and
+    /// with whether that stream is known to be captured.
     fn on_stream<T>(
         &self,
         device: i32,
         handle: StreamHandle,
-        work: impl FnOnce(&DevicePool, &Arc<Stream>) -> Result<T>,
+        work: impl FnOnce(&DevicePool, &Arc<Stream>, bool) -> Result<T>,
     ) -> Result<T> {
         let handle = handle.canonical();
-        if let Some((home, stream)) = hit::recall(self.id, device, handle)
-            && home.is_current(&stream)
-        {
-            return work(&home, &stream);
+        if let Some((home, stream)) = hit::recall(self.id, device, handle) {
+            let standing = home.standing(&stream);
+            if standing != Standing::Stale {
+                return work(&home, &stream, standing == Standing::Captured);
+            }
         }
         let home = self.device(device)?;
         let stream = home.stream(handle)?;
@@ -240,7 +245,7 @@ impl Pool {
             stream: Arc::clone(&stream),
         };
         hit::remember(fresh);
-        work(home, &stream)
+        work(home, &stream, home.standing(&stream) == Standing::Captured)
     }
 
     /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.

@@ -8,12 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::device::DevicePool;
+use super::device::{DevicePool, Freeing};
 use super::error::{Error, Result};
 use super::fence::Fence;
 use super::inner::{Deferred, Inner};
 use super::room::Asker;
 use super::stream::Stream;
+use super::streams::Standing;
 use crate::driver::{DriverError, ErrorKind};
 use crate::pool::{Header, Owner};
 use crate::units::{Address, StreamHandle};
@@ -144,54 +145,69 @@ impl DevicePool {
 
     /// Notes that a live block is used on a further stream, which must live until the block is freed.
     pub(super) fn record_use(&self, stream: &Arc<Stream>, at: Address) -> Result<()> {
-        let (start, header) = self.find_live(at)?;
-        // Also where it is the stream of the allocation: the block may be freed on another one.
-        let mut inner = self.inner.lock();
-        if !self.change_header(start, header, header.special()) {
-            return Err(self.bad_free_locked(at));
+        loop {
+            let (start, header) = self.find_live(at)?;
+            let mut inner = self.inner.lock();
+            if !self.change_header(start, header, header.special()) {
+                // Another thread recorded a use just now, or freed the block: that shows in the next round.
+                continue;
+            }
+            // Also where it is the stream of the allocation: the block may be freed on another one.
+            let uses = inner.uses.entry(start).or_default();
+            if !uses.iter().any(|known| known.slot == stream.slot) {
+                uses.push(Arc::clone(stream));
+            }
+            return Ok(());
         }
-        let uses = inner.uses.entry(start).or_default();
-        if !uses.iter().any(|known| known.slot == stream.slot) {
-            uses.push(Arc::clone(stream));
-        }
-        Ok(())
     }
 
-    fn bad_free_locked(&self, at: Address) -> Error {
-        Error::BadFree(format!("{at} is not live: it was freed by another thread just now").into())
-    }
-
-    /// Takes back a block that is private, or used on further streams: those recorded, and with
-    /// `behind_allocation` the one it was allocated on.
+    /// Takes back a block that is private, or used on further streams: those recorded, and where asked for
+    /// the one it was allocated on.
     #[cold]
-    pub(super) fn free_special(
-        &self,
-        stream: &Arc<Stream>,
-        start: u64,
-        header: Header,
-        behind_allocation: bool,
-    ) -> Result<()> {
+    pub(super) fn free_special(&self, stream: &Arc<Stream>, start: u64, header: Header, how: Freeing) -> Result<()> {
         let mut inner = self.inner.lock();
         if !self.change_header(start, header, header.cached()) {
-            return Err(self.bad_free_locked(self.address(start)));
+            drop(inner);
+            // Another thread freed the block, or recorded a use of it.
+            let (start, header) = self.find_live(self.address(start))?;
+            return self.free_special(stream, start, header, how);
         }
         self.credit(header);
         let uses = inner.uses.remove(&start).unwrap_or_default();
         if let Some(id) = inner.private_blocks.remove(&start) {
-            self.free_private(&mut inner, id, start, header.stream(), !uses.is_empty());
+            // It goes back to the stream of its allocation, and only that stream's uses are in that order.
+            let home = header.stream();
+            let used_elsewhere = stream.slot != home || uses.iter().any(|user| user.slot != home);
+            self.free_private(&mut inner, id, start, home, used_elsewhere);
             return Ok(());
         }
-        let fences = self.raise_own(stream).and_then(|()| {
-            let recorded = uses.iter().map(|user| Fence::after(&self.driver, self.device, user.handle));
-            let allocation = behind_allocation.then(|| self.fence_behind(header.stream()));
+        let fences = self.raise_own(stream, how.captured).and_then(|()| {
+            // What the freeing stream itself has queued comes first anyway.
+            let recorded = uses.iter().filter(|user| user.slot != stream.slot).map(|user| self.fence_for_user(user));
+            let allocation = how.behind_allocation.then(|| self.fence_behind(header.stream()));
             recorded.chain(allocation).collect::<crate::driver::Result<Vec<_>>>()
         });
         match fences {
+            Ok(fences) if fences.is_empty() => {
+                let epoch = inner.epoch(stream.slot);
+                inner.arena.give(start, stream.owner, epoch);
+            }
             Ok(fences) => inner.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
             // Being captured, or gone: only a wait for the whole device will tell.
             Err(_) => inner.quarantine.push((start, stream.owner)),
         }
         Ok(())
+    }
+
+    /// A fence behind all work of a stream that was recorded as a user.
+    fn fence_for_user(&self, user: &Stream) -> crate::driver::Result<Arc<Fence>> {
+        let why = match self.standing(user) {
+            Standing::Current => return Fence::after(&self.driver, self.device, user.handle),
+            Standing::Captured => format!("stream {} is being captured", user.handle),
+            // On this thread the handle names another stream: an event on it would stand for that one's work.
+            Standing::Stale => format!("stream {} is another thread's", user.handle),
+        };
+        Err(DriverError::new(ErrorKind::Invalid, "record_use", why))
     }
 
     /// A fence behind all work of the stream in a slot, without touching a handle that may be dead.

@@ -80,12 +80,15 @@ impl DevicePool {
             }
             let epoch = inner.epoch(asker.stream.slot);
             inner.arena.complete_chunks(asker.owner, epoch);
-            let Some(plan) = inner.arena.plan(asker.owner, grains) else {
+            let Some(mut plan) = inner.arena.plan(asker.owner, grains) else {
                 return Ok(Err(Shortage::Addresses));
             };
+            if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
+                plan = plan.tight(self.capabilities.granularity / GRAIN).unwrap_or(plan);
+            }
             let new_bytes = plan.new_pages() * self.capabilities.granularity;
             let held = self.physical(&inner);
-            let over = (held + new_bytes).saturating_sub(self.limit.load(Ordering::Relaxed));
+            let over = self.over_limit(&inner, &plan);
             let thrifty = new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.total / FREE_GROWTH;
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
                 continue;
@@ -103,6 +106,12 @@ impl DevicePool {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// By how many bytes a plan would exceed the limit.
+    fn over_limit(&self, inner: &Inner, plan: &Plan) -> u64 {
+        let wanted = self.physical(inner) + self.page_bytes(plan.new_pages());
+        wanted.saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
     /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:
@@ -143,7 +152,7 @@ impl DevicePool {
             }
         };
         // What is borrowed is free only behind the wait that was just queued.
-        self.raise_own(to)?;
+        self.raise_own(to, false)?;
         let epoch = inner.epoch(to.slot);
         let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains);
         inner.figures.waits += 1;
@@ -165,9 +174,9 @@ impl DevicePool {
             _ if asker.private => None,
             _ => Some(Fence::after(&self.driver, self.device, asker.stream.handle)?),
         };
-        let created = self.create_all(plan)?;
+        let created = self.create_all(inner, plan)?;
         if let Err(error) = self.map_all(plan, &created) {
-            self.release_all(&created);
+            self.release_all(inner, &created);
             return Err(error);
         }
         let handles: Vec<u64> = created.iter().map(|&(physical, _)| physical.0).collect();
@@ -188,7 +197,15 @@ impl DevicePool {
     fn carry_out_segment(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
         let Some((fill, segments)) = plan.fills.first().zip(self.segments.as_ref()) else { return Ok(()) };
         let bytes = fill.pages * self.capabilities.granularity;
-        let at = self.driver.allocate(self.device, bytes)?;
+        let at = match self.driver.allocate(self.device, bytes) {
+            Ok(at) => at,
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                // There may be room for the block alone, if not for the others that would have shared its segment.
+                let tight = plan.tight(self.capabilities.granularity / GRAIN).ok_or(error)?;
+                return self.carry_out_segment(inner, &tight, asker);
+            }
+            Err(error) => return Err(error),
+        };
         segments.write().add(at, bytes, fill.page * self.capabilities.granularity / GRAIN);
         let epoch = inner.epoch(asker.stream.slot);
         inner.arena.commit(plan, asker.owner, epoch, &[at.0]);
@@ -197,14 +214,14 @@ impl DevicePool {
         Ok(())
     }
 
-    fn create_all(&self, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {
+    fn create_all(&self, inner: &mut Inner, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {
         let mut created = Vec::new();
         for fill in plan.fills.iter().filter(|fill| fill.source == Source::Create) {
             let bytes = fill.pages * self.capabilities.granularity;
             match self.driver.create(self.device, bytes) {
                 Ok(physical) => created.push((physical, bytes)),
                 Err(error) => {
-                    self.release_all(&created);
+                    self.release_all(inner, &created);
                     return Err(error);
                 }
             }
@@ -212,10 +229,15 @@ impl DevicePool {
         Ok(created)
     }
 
-    fn release_all(&self, created: &[(Physical, u64)]) {
-        for &(physical, _) in created {
-            self.undo("release", self.driver.release(self.device, physical));
+    /// Gives back what a failed plan created. What the driver refuses to take is held, and tried again.
+    fn release_all(&self, inner: &mut Inner, created: &[(Physical, u64)]) {
+        for &(physical, bytes) in created {
+            if let Err(error) = self.driver.release(self.device, physical) {
+                tracing::warn!(device = %self.device, %error, "memory could not be given back; it is tried again");
+                inner.orphans.push((physical, bytes));
+            }
         }
+        inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
     }
 
     fn map_all(&self, plan: &Plan, created: &[(Physical, u64)]) -> crate::driver::Result<()> {

@@ -9,10 +9,22 @@ use super::error::{Error, Result};
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
+use crate::driver::Capture;
 use crate::units::StreamHandle;
 
 /// Each time so many more streams are known, those that are of no more use are looked for and forgotten.
 const SWEEP_EVERY: usize = 64;
+
+/// What a known stream is to its handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The handle names it.
+    Current,
+    /// The handle names a stream that is being captured.
+    Captured,
+    /// The handle names another stream, or nothing.
+    Stale,
+}
 
 thread_local! {
     /// A number for this thread: names its default stream where the driver has no name for it.
@@ -33,7 +45,19 @@ impl DevicePool {
     /// The stream that a handle names now.
     pub(super) fn stream(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
         let handle = handle.canonical();
-        let identity = self.identity(handle)?;
+        let identity = match self.identity(handle)? {
+            Some(identity) => identity,
+            // The last that had this handle will do: a captured stream gets private memory only, and that is
+            // never ordered by a fence.
+            None => self
+                .streams
+                .read()
+                .all()
+                .filter(|known| known.handle == handle)
+                .map(|known| known.identity)
+                .max()
+                .unwrap_or(0),
+        };
         if let Some(known) = self.streams.read().by_key.get(&(handle, identity)) {
             return Ok(Arc::clone(known));
         }
@@ -67,14 +91,31 @@ impl DevicePool {
         Ok(stream)
     }
 
-    pub(super) fn identity(&self, handle: StreamHandle) -> Result<u64> {
+    /// What tells the stream behind a handle from any other; `None` while it is captured, when CUDA does not say
+    /// (and asking would break the capture).
+    fn identity(&self, handle: StreamHandle) -> Result<Option<u64>> {
         if Self::lives_forever(handle) {
-            return Ok(0);
+            return Ok(Some(0));
+        }
+        if self.driver.stream_capture(self.device, handle)? != Capture::None {
+            return Ok(None);
         }
         if self.capabilities.stream_identity {
-            return Ok(self.driver.stream_identity(self.device, handle)?);
+            return Ok(Some(self.driver.stream_identity(self.device, handle)?));
         }
-        Ok(if handle == StreamHandle::PER_THREAD { thread_number() } else { 0 })
+        Ok(Some(if handle == StreamHandle::PER_THREAD { thread_number() } else { 0 }))
+    }
+
+    /// Whether a known stream is what its handle names now.
+    pub(super) fn standing(&self, stream: &Stream) -> Standing {
+        if stream.is_durable() {
+            return Standing::Current;
+        }
+        match self.identity(stream.handle) {
+            Ok(None) => Standing::Captured,
+            Ok(Some(identity)) if identity == stream.identity => Standing::Current,
+            _ => Standing::Stale,
+        }
     }
 
     /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
@@ -94,7 +135,8 @@ impl DevicePool {
     /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
     pub(super) fn unregister(&self, handle: StreamHandle) -> Result<()> {
         let handle = handle.canonical();
-        let identity = self.identity(handle)?;
+        let captured = || Error::Capturing(format!("stream {handle} is being captured: end the capture first").into());
+        let identity = self.identity(handle)?.ok_or_else(captured)?;
         let known = self.streams.read().by_key.get(&(handle, identity)).cloned();
         let stream = known.filter(|stream| stream.is_durable() && stream.fence.is_some()).ok_or_else(|| {
             Error::NotFound(format!("stream {handle} of device {} is not registered", self.device).into())

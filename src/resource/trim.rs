@@ -62,7 +62,8 @@ impl DevicePool {
 
     /// Gives everything back, blocks still live included.
     pub(super) fn close(&self) {
-        if let Err(error) = self.driver.synchronize(self.device) {
+        let synchronize = || self.driver.synchronize(self.device);
+        if let Err(error) = synchronize().or_else(|_| synchronize()) {
             tracing::warn!(device = %self.device, %error, "closing a pool without having waited for the device");
         }
         let mut inner = self.inner.lock();
@@ -95,6 +96,10 @@ impl DevicePool {
             again("unreserve", &|| self.driver.unreserve(self.device, self.base, self.span));
         }
         *inner = super::inner::Inner::new(crate::pool::Arena::closed());
-        *self.streams.write() = super::device::Streams::default();
+        let streams = std::mem::take(&mut *self.streams.write());
+        // Threads that used a stream lately keep it in memory; what it has of the driver goes now.
+        for fence in streams.all().filter_map(|stream| stream.fence.as_ref()) {
+            fence.end();
+        }
     }
 }

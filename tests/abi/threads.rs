@@ -177,6 +177,29 @@ fn one_block_freed_by_many_threads_is_freed_once() {
 }
 
 #[test]
+fn uses_recorded_by_many_threads_at_once_are_all_kept() {
+    let pool = Pool::new();
+    let streams: Vec<Stream> = (0..4).map(|_| pool.stream()).collect();
+    for _ in 0..300 {
+        let block = pool.malloc(4096, LEGACY).unwrap();
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for &stream in &streams {
+                let (pool, barrier) = (&pool, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    pool.record_use(block, stream).unwrap();
+                });
+            }
+        });
+        pool.free(block, LEGACY).unwrap();
+    }
+    pool.check();
+    assert_eq!(pool.stats().live, 0);
+    streams.into_iter().for_each(|stream| pool.destroy_stream(stream).unwrap());
+}
+
+#[test]
 fn figures_and_reports_can_be_read_while_threads_work() {
     let pool = Pool::new();
     let stop = std::sync::atomic::AtomicBool::new(false);

@@ -59,8 +59,7 @@ impl CudaDriver {
 
     pub(super) fn read_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         let group = self.api.need(&self.api.stream_id, "cuStreamGetId", 12_000)?;
-        // In any other mode this call would invalidate a capture that is under way.
-        let _scope = self.enter_relaxed(device)?;
+        let _scope = self.enter(device)?;
         let mut identity = 0;
         // SAFETY: writes an integer; the caller vouches that the stream is alive.
         let code = unsafe { (group.cuStreamGetId)(raw(stream), &raw mut identity) };
