@@ -499,6 +499,34 @@ fn a_private_block_freed_on_another_captured_stream_is_not_reused_before_that_st
 }
 
 #[test]
+fn a_stream_that_was_unregistered_is_not_touched_again_by_threads_that_make_room() {
+    let driver = driver(HostOptions { capacity: 256 * MIB, ..HostOptions::default() });
+    let pool = pool_on(&driver, Options::default());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    // Looks at the fences of every stream.
+                    pool.trim(DEVICE, 0).unwrap();
+                }
+            });
+        }
+        for _ in 0..1500 {
+            let stream = driver.stream_create(HOME).unwrap();
+            pool.stream_register(DEVICE, stream).unwrap();
+            let block = pool.malloc(2 * MIB, DEVICE, stream, 0).unwrap();
+            pool.free(block, stream).unwrap();
+            pool.stream_unregister(DEVICE, stream).unwrap();
+            driver.stream_destroy(HOME, stream).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(driver.dead_stream_uses(), 0, "CUDA would have crashed");
+    pool.check(DEVICE).unwrap();
+}
+
+#[test]
 fn trim_gives_back_all_that_was_freed_before_it_however_late_the_work_is() {
     let (driver, pool, first, second) = held_back(small());
     for stream in [first, second] {

@@ -59,6 +59,19 @@ struct DriverPool {
   static void give(void *p, cudaStream_t stream) { must(cudaFreeAsync(p, stream), "cudaFreeAsync"); }
 };
 
+// Work of about the same length that shares nothing with other threads: how far this machine's cores scale at all.
+struct Nothing {
+  static void *spin(size_t seed) {
+    for (int i = 0; i < 16; i++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      __asm__ volatile("" : "+r"(seed));
+    }
+    return reinterpret_cast<void *>(seed);
+  }
+  static void *take(size_t bytes, cudaStream_t) { return spin(bytes); }
+  static void give(void *p, cudaStream_t) { spin(reinterpret_cast<size_t>(p)); }
+};
+
 // ---- measuring -----------------------------------------------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
@@ -199,7 +212,13 @@ int main(int count, char **arguments) {
     if (threads == 1) first = ours;
     if (threads == 8) last = ours;
   }
-  std::printf("8 threads do %.1f times the work of one\n", last / first);
+  double alone = million_pairs_per_second<Nothing>(streams, 1, 40000);
+  double together = million_pairs_per_second<Nothing>(streams, 8, 40000);
+  std::printf("8 threads do %.2f times the work of one; the same loop without an allocator, %.2f times (%.1f M of %.1f M pairs/s)\n",
+              last / first, together / alone, together, alone);
+  if (json) {
+    std::printf("{\"bench\": \"8 threads over 1\", \"forebay\": %.3f, \"no allocator\": %.3f}\n", last / first, together / alone);
+  }
   for (cudaStream_t stream : streams) must(forebay_stream_destroy(pool, kDevice, stream), "forebay_stream_destroy");
   must(cudaStreamDestroy(unregistered), "cudaStreamDestroy");
   must(forebay_stream_destroy(pool, kDevice, registered), "forebay_stream_destroy");

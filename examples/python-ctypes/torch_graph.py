@@ -94,7 +94,8 @@ def training_graph(stream, steps: int = 20) -> None:
 
     eager = trainer()
     expected = [eager().item() for _ in range(WARM_UP + steps)][WARM_UP:]
-    graph, loss = capture(trainer(), stream)
+    work = trainer()  # held while the graph is used: it owns the weights that the graph reads and writes
+    graph, loss = capture(work, stream)
     losses = []
     for _ in range(steps):
         graph.replay()

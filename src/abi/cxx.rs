@@ -53,6 +53,11 @@ impl Runtime {
         Some(Self { library })
     }
 
+    /// libstdc++, or what the program itself exports where it was linked into that.
+    fn cxx() -> Self {
+        Self::loaded("libstdc++.so.6").unwrap_or_else(|| Self { library: Library::this() })
+    }
+
     /// # Safety
     /// `T` is the symbol's type.
     unsafe fn get<T: Copy>(&self, name: &str) -> Option<T> {
@@ -64,7 +69,7 @@ impl Runtime {
 /// Makes the exception for a fault, or `None` in a program without a C++ runtime.
 pub(super) fn prepare(fault: Fault) -> Option<Exception> {
     let text = fault.text();
-    let cxx = Runtime::loaded("libstdc++.so.6")?;
+    let cxx = Runtime::cxx();
     let out_of_memory = fault.is_out_of_memory().then(|| out_of_memory(&cxx, &text)).flatten();
     out_of_memory.or_else(|| runtime_error(&cxx, &text))
 }

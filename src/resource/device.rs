@@ -198,10 +198,9 @@ impl DevicePool {
         if header.is_special() {
             return self.free_special(stream, start, header, Freeing { behind_allocation: false, captured });
         }
-        if !self.change_header(start, header, header.cached()) {
+        if !self.take_from(stream, start, header) {
             return self.free_contended(stream, at, captured);
         }
-        self.credit(header);
         if let Err(error) = self.raise_own(stream, captured) {
             tracing::debug!(device = %self.device, %error, "a free could not be fenced; its block waits for the device");
             self.inner.lock().quarantine.push((start, stream.owner));
@@ -229,6 +228,23 @@ impl DevicePool {
         let mut inner = self.inner.lock();
         let epoch = inner.epoch(stream.slot);
         inner.arena.give(block.start, stream.owner, epoch);
+    }
+
+    /// Ends a live block's life in the books, if its header still says so.
+    fn take_from(&self, stream: &Stream, start: u64, header: Header) -> bool {
+        if header.stream() != stream.slot {
+            let ours = self.change_header(start, header, header.cached());
+            if ours {
+                self.credit(header);
+            }
+            return ours;
+        }
+        let mut hot = stream.hot.lock();
+        let ours = self.table.swap(start, header, header.cached());
+        if ours {
+            stream.credit(&mut hot, header.grains(), header.tag());
+        }
+        ours
     }
 
     /// Another thread changed the header under us: it freed the block, or recorded a further use of it.

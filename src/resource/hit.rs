@@ -94,14 +94,21 @@ pub(super) fn forget(pool: u64) {
     change(|recent| recent.retain(|entry| entry.pool != pool));
 }
 
-/// The remembered device and stream, if this thread used them lately.
-pub(super) fn recall(pool: u64, device: i32, handle: StreamHandle) -> Option<(Arc<DevicePool>, Arc<Stream>)> {
+/// Calls `work` with the remembered device and stream, if this thread used them lately. While it runs nothing is
+/// remembered or forgotten on this thread, so it may call back into the pool.
+pub(super) fn recall<T>(
+    pool: u64,
+    device: i32,
+    handle: StreamHandle,
+    work: impl FnOnce(&DevicePool, &Arc<Stream>) -> Option<T>,
+) -> Option<T> {
     RECENT
         .try_with(|Recents(recent)| {
             let recent = recent.try_borrow().ok()?;
             let fits =
                 |entry: &&Recent| entry.handle == handle && entry.pool == pool && entry.device.0 as i32 == device;
-            recent.iter().find(fits).map(|entry| (Arc::clone(&entry.home), Arc::clone(&entry.stream)))
+            let entry = recent.iter().find(fits)?;
+            work(&entry.home, &entry.stream)
         })
         .ok()
         .flatten()

@@ -226,14 +226,15 @@ impl Pool {
         &self,
         device: i32,
         handle: StreamHandle,
-        work: impl FnOnce(&DevicePool, &Arc<Stream>, bool) -> Result<T>,
+        work: impl Fn(&DevicePool, &Arc<Stream>, bool) -> Result<T>,
     ) -> Result<T> {
         let handle = handle.canonical();
-        if let Some((home, stream)) = hit::recall(self.id, device, handle) {
-            let standing = home.standing(&stream);
-            if standing != Standing::Stale {
-                return work(&home, &stream, standing == Standing::Captured);
-            }
+        let known = hit::recall(self.id, device, handle, |home, stream| {
+            let standing = home.standing(stream);
+            (standing != Standing::Stale).then(|| work(home, stream, standing == Standing::Captured))
+        });
+        if let Some(result) = known {
+            return result;
         }
         let home = self.device(device)?;
         let stream = home.stream(handle)?;

@@ -141,6 +141,8 @@ impl DevicePool {
         let stream = known.filter(|stream| stream.is_durable() && stream.fence.is_some()).ok_or_else(|| {
             Error::NotFound(format!("stream {handle} of device {} is not registered", self.device).into())
         })?;
+        // Other threads that make room may be about to use the handle: they look at the promise under this lock.
+        let _inner = self.inner.lock();
         if let Some(fence) = &stream.fence {
             fence.raise(stream.handle)?;
         }

@@ -84,17 +84,18 @@ fn a_report_fits_any_buffer() {
     let block = pool.malloc(3 * MIB, LEGACY).unwrap();
     let (nothing, needed) = pool.report(0).unwrap();
     assert!(nothing.is_empty() && needed > 50);
-    let (whole, same) = pool.report(needed).unwrap();
-    assert_eq!(same, needed);
-    assert_eq!((whole[needed - 1], whole.iter().filter(|&&byte| byte == 0).count()), (0, 1));
+    let (whole, needed) = pool.report(needed + 100).unwrap();
+    assert_eq!(whole[..needed].iter().position(|&byte| byte == 0), Some(needed - 1), "one NUL, at the end");
     let text = String::from_utf8(whole[..needed - 1].to_vec()).unwrap();
     for word in ["live 3.00 MiB", "held", "limit 100.00 MiB", "device 0", "C 3.00 MiB", "largest free block"] {
         assert!(text.contains(word), "no {word:?} in {text}");
     }
-    for capacity in [1, 2, 17, needed - 1, needed + 100] {
-        let (part, same) = pool.report(capacity).unwrap();
+    // From here on it also says what other pools and programs leave free, which may change at any time.
+    let own = text.find("free on device").unwrap();
+    for capacity in [1, 2, 17, own, own + 20, needed + 100] {
+        let (part, needed) = pool.report(capacity).unwrap();
         let kept = capacity.min(needed) - 1;
-        assert_eq!((&part[..kept], part[kept], same), (&whole[..kept], 0, needed), "{capacity}");
+        assert_eq!((&part[..kept.min(own)], part[kept]), (&whole[..kept.min(own)], 0), "{capacity}");
     }
     pool.free(block, LEGACY).unwrap();
 }

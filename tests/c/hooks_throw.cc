@@ -32,7 +32,7 @@ int main() {
   }
   must_throw("device", [] { return forebay_torch_malloc(512, -1, nullptr); });
 
-  if (forebay_cupy_malloc(nullptr, huge, 0) != nullptr) return EXIT_FAILURE;
+  must_throw("live", [=] { return forebay_cupy_malloc(nullptr, huge, 0); });
   void *block = forebay_torch_malloc(512, 0, nullptr);
   if (block == nullptr) return EXIT_FAILURE;
   forebay_torch_free(block, 512, 0, nullptr);

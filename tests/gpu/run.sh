@@ -18,7 +18,7 @@ FIGURES=${OUT:-$WORK}/figures.jsonl
 PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
-PART2=(memcheck sabotage stress pairs frameworks)
+PART2=(replay memcheck sabotage stress pairs frameworks)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -63,7 +63,7 @@ cuda_program() { # SOURCE: builds it into $WORK
 
 step_conformance() { run "driver conformance on CUDA" 120 "$BIN/driver_conformance"; }
 
-step_abi() { run "C ABI tests on CUDA" 120 "$BIN/abi"; }
+step_abi() { run "C ABI tests on CUDA" 200 "$BIN/abi" --test-threads=1; }
 
 step_c_examples() {
   local source
@@ -90,9 +90,11 @@ train() {
 step_train_text() { train text; }
 step_train_graph() { train graph; }
 
+step_replay() { run "replay on CUDA" 60 "$BIN/replay" examples/replay/small.csv.gz; }
+
 step_memcheck() {
   local source
-  run "memcheck: C ABI tests" 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$BIN/abi" --test-threads=1
+  run "memcheck: C ABI tests" 300 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 "$BIN/abi" --test-threads=1
   for source in examples/c/*.c; do
     c_program "$source"
     run "memcheck: $source" 120 compute-sanitizer --tool memcheck --error-exitcode 9 \
