@@ -35,6 +35,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Layout of `forebay_options`.
+#define FOREBAY_OPTIONS_VERSION 1
+
+// Layout of `forebay_stats` and `forebay_stream_stats`.
+#define FOREBAY_STATS_VERSION 1
+
 // First part of the version.
 #define FOREBAY_VERSION_MAJOR 0
 
@@ -46,12 +52,6 @@
 
 // All parts in one: major * 10000 + minor * 100 + patch.
 #define FOREBAY_VERSION_NUMBER 100
-
-// Layout of `forebay_options`.
-#define FOREBAY_OPTIONS_VERSION 1
-
-// Layout of `forebay_stats` and `forebay_stream_stats`.
-#define FOREBAY_STATS_VERSION 1
 
 // What a call answers. Numbers never change their meaning; retired ones are not used again.
 typedef enum forebay_status {
@@ -103,6 +103,13 @@ typedef enum forebay_framework {
 // same pool, as all from `forebay_pool_shared` do.
 typedef struct forebay_pool forebay_pool;
 
+// Gives the stream that CuPy's calling thread uses now.
+typedef ptrdiff_t (*forebay_stream_getter)(void);
+
+// Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
+// held: it may free into the pool. It is not called again by an allocation that it makes itself.
+typedef bool (*forebay_pressure_fn)(void *user, int32_t device, uint64_t bytes);
+
 // How a pool behaves. Fill with `forebay_options_init`, then change what you want changed.
 typedef struct forebay_options {
   // sizeof(forebay_options), as the caller was compiled.
@@ -124,10 +131,6 @@ typedef struct forebay_options {
   // Zero.
   uint64_t reserved[8];
 } forebay_options;
-
-// Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
-// held: it may free into the pool. It is not called again by an allocation that it makes itself.
-typedef bool (*forebay_pressure_fn)(void *user, int32_t device, uint64_t bytes);
 
 // A device's figures: bytes, and counts since the pool was made.
 typedef struct forebay_stats {
@@ -201,63 +204,63 @@ typedef struct forebay_stream_stats {
   uint64_t reserved[4];
 } forebay_stream_stats;
 
-// Gives the stream that CuPy's calling thread uses now.
-typedef ptrdiff_t (*forebay_stream_getter)(void);
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// A short English text for a status; "unknown status" for any other number. Static; never NULL.
-// Any thread.
-const char *forebay_status_text(uint32_t status);
+// Sets the function that gives CuPy's current stream: the C function inside the capsule
+// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
+// stream. Any thread.
+void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
 
-// What went wrong in this thread's last failing call, in full; "" if none failed yet. Never NULL.
-// Valid until this thread's next failing call.
-const char *forebay_last_error_message(void);
-
-// The version of the library in use, packed as `FOREBAY_VERSION_NUMBER` is. Any thread; cannot fail.
-uint32_t forebay_version_number(void);
-
-// The version of the library in use as text, e.g. "0.1.0". Static; never NULL. Any thread.
-const char *forebay_version(void);
-
-// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
+// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
 //
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read; `options` is then not written.
-enum forebay_status forebay_options_init(struct forebay_options *options);
+// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
+// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
+// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
+// there is no C++ runtime either.
+void *forebay_cupy_malloc(void *_param,
+                          size_t size,
+                          int device);
 
-// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
+// Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
+// wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
+// frees in destructors, also while the interpreter ends.
+void forebay_cupy_free(void *_param,
+                       void *ptr,
+                       int _device);
+
+// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
+// work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
+enum forebay_status forebay_trim(struct forebay_pool *pool,
+                                 int32_t device,
+                                 uint64_t keep,
+                                 uint64_t *released);
+
+// Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
+enum forebay_status forebay_set_limit(struct forebay_pool *pool,
+                                      int32_t device,
+                                      uint64_t bytes);
+
+// Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
+enum forebay_status forebay_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
+
+// The limit of `device` in bytes; 0 for none. Any thread.
+enum forebay_status forebay_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
+
+// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
+// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
+// removed. Any thread.
+enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
+                                                  forebay_pressure_fn callback,
+                                                  void *user,
+                                                  uint64_t *id);
+
+// Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
 //
-// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
-enum forebay_status forebay_configure(const struct forebay_options *options);
-
-// The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
-// process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
-// which leaves the shared pool itself alone. Any thread.
-//
-// Returns FOREBAY_STATUS_NO_DRIVER where there is no usable driver; the message says what is missing.
-enum forebay_status forebay_pool_shared(struct forebay_pool **out);
-
-// Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
-// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
-enum forebay_status forebay_pool_create(const struct forebay_options *options, struct forebay_pool **out);
-
-// Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
-// device and gives everything back, blocks that are still live included. NULL is fine.
-void forebay_pool_destroy(struct forebay_pool *pool);
-
-// "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
-const char *forebay_driver_name(const struct forebay_pool *pool);
-
-// How many devices the pool's driver has. Any thread.
-enum forebay_status forebay_device_count(const struct forebay_pool *pool, int32_t *out);
-
-// Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
-enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
-                                        int32_t device,
-                                        uint64_t *free_bytes,
-                                        uint64_t *total_bytes);
+// Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
+enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
+                                                     uint64_t id);
 
 // Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
 // `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
@@ -297,37 +300,64 @@ enum forebay_status forebay_base_address(struct forebay_pool *pool,
                                          void **base,
                                          uint64_t *bytes);
 
-// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
-// work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
-enum forebay_status forebay_trim(struct forebay_pool *pool,
-                                 int32_t device,
-                                 uint64_t keep,
-                                 uint64_t *released);
-
-// Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
-enum forebay_status forebay_set_limit(struct forebay_pool *pool,
-                                      int32_t device,
-                                      uint64_t bytes);
-
-// Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
-enum forebay_status forebay_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
-
-// The limit of `device` in bytes; 0 for none. Any thread.
-enum forebay_status forebay_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
-
-// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
-// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
-// removed. Any thread.
-enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
-                                                  forebay_pressure_fn callback,
-                                                  void *user,
-                                                  uint64_t *id);
-
-// Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
+// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 //
-// Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
-enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
-                                                     uint64_t id);
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read; `options` is then not written.
+enum forebay_status forebay_options_init(struct forebay_options *options);
+
+// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
+//
+// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
+enum forebay_status forebay_configure(const struct forebay_options *options);
+
+// The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
+// process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
+// which leaves the shared pool itself alone. Any thread.
+//
+// Returns FOREBAY_STATUS_NO_DRIVER where there is no usable driver; the message says what is missing.
+enum forebay_status forebay_pool_shared(struct forebay_pool **out);
+
+// Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
+// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
+enum forebay_status forebay_pool_create(const struct forebay_options *options, struct forebay_pool **out);
+
+// Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
+// device and gives everything back, blocks that are still live included. NULL is fine.
+void forebay_pool_destroy(struct forebay_pool *pool);
+
+// "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
+const char *forebay_driver_name(const struct forebay_pool *pool);
+
+// How many devices the pool's driver has. Any thread.
+enum forebay_status forebay_device_count(const struct forebay_pool *pool, int32_t *out);
+
+// Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
+enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
+                                        int32_t device,
+                                        uint64_t *free_bytes,
+                                        uint64_t *total_bytes);
+
+// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
+// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
+// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
+// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
+enum forebay_status forebay_private_begin(struct forebay_pool *pool,
+                                          int32_t device,
+                                          uint64_t id,
+                                          void *stream);
+
+// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
+enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
+
+// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
+// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
+enum forebay_status forebay_private_release(struct forebay_pool *pool,
+                                            int32_t device,
+                                            uint64_t id);
 
 // A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
 // true of a moment, together they may be of several. Any thread.
@@ -357,6 +387,14 @@ enum forebay_status forebay_report(const struct forebay_pool *pool,
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
 enum forebay_status forebay_check(const struct forebay_pool *pool, int32_t device);
+
+// A short English text for a status; "unknown status" for any other number. Static; never NULL.
+// Any thread.
+const char *forebay_status_text(uint32_t status);
+
+// What went wrong in this thread's last failing call, in full; "" if none failed yet. Never NULL.
+// Valid until this thread's next failing call.
+const char *forebay_last_error_message(void);
 
 // Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
 // default stream records an event in every free, since its handle may be dead afterwards; registered, it costs nothing.
@@ -404,28 +442,6 @@ enum forebay_status forebay_fill(struct forebay_pool *pool,
                                  uint8_t value,
                                  uint64_t bytes,
                                  void *stream);
-
-// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
-// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
-// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
-// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
-enum forebay_status forebay_private_begin(struct forebay_pool *pool,
-                                          int32_t device,
-                                          uint64_t id,
-                                          void *stream);
-
-// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
-enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
-
-// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
-// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
-enum forebay_status forebay_private_release(struct forebay_pool *pool,
-                                            int32_t device,
-                                            uint64_t id);
 
 // Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 //
@@ -478,24 +494,11 @@ void forebay_torch_release_pool(int device,
                                 uint64_t id_first,
                                 uint64_t id_second);
 
-// Sets the function that gives CuPy's current stream: the C function inside the capsule
-// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
-// stream. Any thread.
-void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
+// The version of the library in use, packed as `FOREBAY_VERSION_NUMBER` is. Any thread; cannot fail.
+uint32_t forebay_version_number(void);
 
-// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
-//
-// On failure returns NULL with a Python exception pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report
-// for want of memory, `MemoryError` or `RuntimeError` else; only NULL in a program without Python.
-void *forebay_cupy_malloc(void *_param,
-                          size_t size,
-                          int device);
-
-// Frees a block in the order of CuPy's current stream. A pointer that is no live block's is refused and changes
-// nothing. Never raises: CuPy frees in destructors, also while the interpreter ends.
-void forebay_cupy_free(void *_param,
-                       void *ptr,
-                       int _device);
+// The version of the library in use as text, e.g. "0.1.0". Static; never NULL. Any thread.
+const char *forebay_version(void);
 
 #ifdef __cplusplus
 }  // extern "C"

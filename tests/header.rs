@@ -84,18 +84,8 @@ fn the_header_names_every_exported_function() {
 
 fn compile(compiler: &str, standard: &str, language: &str, source: &Path) {
     let output = Command::new(compiler)
-        .args([
-            "-x",
-            language,
-            standard,
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-            "-Wstrict-prototypes",
-            "-fsyntax-only",
-        ])
-        .args(if language == "c" { &[][..] } else { &["-Wno-strict-prototypes"][..] })
+        .args(["-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
+        .args((language == "c").then_some("-Wstrict-prototypes"))
         .arg("-I")
         .arg(root().join("include"))
         .arg(source)

@@ -2,7 +2,7 @@
 # Builds what the GPU machine runs and puts it, stripped and under stable names, into target/gpu:
 #
 #   libforebay.so     the release library
-#   replay            the replay example
+#   replay-example    the replay example
 #   unit              the crate's own unit tests
 #   <name>            each tests/<name>.rs
 #
@@ -16,7 +16,7 @@ mkdir -p "$out"
 
 cargo build --release --lib --example replay
 strip -o "$out/libforebay.so" target/release/libforebay.so
-strip -o "$out/replay" target/release/examples/replay
+strip -o "$out/replay-example" target/release/examples/replay
 
 cargo test --no-run --lib --tests --message-format=json | python3 -c '
 import json, sys

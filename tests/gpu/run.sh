@@ -90,7 +90,7 @@ train() {
 step_train_text() { train text; }
 step_train_graph() { train graph; }
 
-step_replay() { run "replay on CUDA" 60 "$BIN/replay" examples/replay/small.csv.gz; }
+step_replay() { run "replay on CUDA" 60 "$BIN/replay-example" examples/replay/small.csv.gz; }
 
 step_memcheck() {
   local source
