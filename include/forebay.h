@@ -398,7 +398,8 @@ const char *forebay_last_error_message(void);
 
 // Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
 // default stream records an event in every free, since its handle may be dead afterwards; registered, it costs nothing.
-// Stream 2, the calling thread's default stream, cannot be registered. Any thread.
+// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
+// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
 enum forebay_status forebay_stream_register(struct forebay_pool *pool,
                                             int32_t device,
                                             void *stream);
@@ -446,7 +447,7 @@ enum forebay_status forebay_fill(struct forebay_pool *pool,
 // Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 //
 // A failure is thrown: `c10::OutOfMemoryError` for want of memory where PyTorch's libraries are loaded, else
-// `std::runtime_error`; NULL only in a program without a C++ runtime.
+// `std::runtime_error`; NULL only in a program without libstdc++, or with one that it keeps to itself.
 void *forebay_torch_malloc(ptrdiff_t size, int device, void *stream);
 
 // Frees a block in the order of `stream`. The size is not trusted; a pointer that is no live block's is refused and

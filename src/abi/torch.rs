@@ -15,7 +15,7 @@ use crate::resource::{Error, existing, shared};
 /// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 ///
 /// A failure is thrown: `c10::OutOfMemoryError` for want of memory where PyTorch's libraries are loaded, else
-/// `std::runtime_error`; NULL only in a program without a C++ runtime.
+/// `std::runtime_error`; NULL only in a program without libstdc++, or with one that it keeps to itself.
 ///
 /// # Safety
 /// Called as PyTorch does; `stream` names a living stream.

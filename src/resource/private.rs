@@ -214,7 +214,7 @@ impl DevicePool {
     fn fence_behind(&self, slot: u16) -> crate::driver::Result<Arc<Fence>> {
         let known = self.streams.read().slots.get(slot as usize).cloned().flatten();
         match known.filter(|stream| stream.is_durable()) {
-            Some(stream) => Fence::after(&self.driver, self.device, stream.handle),
+            Some(stream) => self.fence_after(&stream),
             // An event over the whole device would break the capture.
             None if self.routing.load(Ordering::Acquire) != 0 => {
                 let why = "a graph is being captured";

@@ -144,7 +144,7 @@ impl DevicePool {
                 u64::MAX
             }
             _ => {
-                let fence = Fence::after(&self.driver, self.device, lender.handle)?;
+                let fence = self.fence_after(lender)?;
                 fence.hold_back(to.handle)?;
                 let covered = inner.epoch(lender.slot);
                 inner.raised(lender.slot, fence);

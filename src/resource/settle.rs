@@ -7,6 +7,7 @@ use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
+use crate::driver::{Capture, DriverError, ErrorKind};
 use crate::pool::IDLE;
 
 impl DevicePool {
@@ -44,9 +45,7 @@ impl DevicePool {
                 // One pending fence at a time: raising it again and again would keep it from passing.
                 Some(_) => return,
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
-                // An event on the legacy stream would break a capture of a stream that synchronises with it.
-                None if self.routing.load(Ordering::Acquire) != 0 => return,
-                None => match Fence::after(&self.driver, self.device, stream.handle) {
+                None => match self.fence_after(stream) {
                     Ok(fence) => inner.raised(stream.slot, fence),
                     Err(_) => return,
                 },
@@ -58,6 +57,21 @@ impl DevicePool {
             inner.arena.promote(stream.owner, epoch);
             inner.lowered(stream.slot);
         }
+    }
+
+    /// A fence behind all work of a durable stream that is not asking itself, unless that could break a capture.
+    pub(super) fn fence_after(&self, stream: &Stream) -> crate::driver::Result<Arc<Fence>> {
+        let in_the_way = if Self::lives_forever(stream.handle) {
+            // An event on the legacy stream breaks the capture of any stream that synchronises with it.
+            self.routing.load(Ordering::Acquire) != 0
+        } else {
+            self.driver.stream_capture(self.device, stream.handle)? != Capture::None
+        };
+        if in_the_way {
+            let why = format!("no event can be recorded on stream {} during a capture", stream.handle);
+            return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
+        }
+        Fence::after(&self.driver, self.device, stream.handle)
     }
 
     /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.
