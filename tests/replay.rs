@@ -92,7 +92,7 @@ fn json_has_exactly_the_documented_keys_and_true_figures() {
     assert!((number("ratio") - number("peak_physical_bytes") / number("peak_live_bytes")).abs() < 1e-5);
     assert!(number("ratio") >= 1.0, "less memory than is live: {}", number("ratio"));
     // A pool this small is cut into the driver's own pages: the share lost to them is the larger, the smaller it is.
-    assert!(number("ratio") < 1.035, "ratio {}", number("ratio"));
+    assert!(number("ratio") < 1.03, "ratio {}", number("ratio"));
     assert!(number("driver_ms") > 1.0 && number("driver_ms") < 150.0, "{} ms of driver calls", number("driver_ms"));
     assert!(number("ns_per_op") > 0.0);
     assert!(number("growths") > 0.0 && number("steals") > 0.0, "{figures}");

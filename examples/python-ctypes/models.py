@@ -96,7 +96,7 @@ class Graph(nn.Module):
         "full": dict(features=128, width=256, heads=4, layers=3, nodes=(5_000, 60_000), degree=(4, 20)),
         "small": dict(features=128, width=128, heads=4, layers=3, nodes=(2_000, 20_000), degree=(4, 12)),
     }
-    STEPS = {"full": 200, "small": 100}
+    STEPS = {"full": 500, "small": 100}
     CLASSES = 40
 
     def __init__(self, size: str, device):

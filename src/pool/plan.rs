@@ -332,16 +332,17 @@ impl Arena {
             return self.options.max_chunk_pages;
         }
         let mapped = self.chunks.mapped;
-        let for_long_needs = (needed / Self::CHUNKS_IN_NEED).min(mapped / Self::CHUNKS_FOR_LONG_NEEDS);
-        let wanted = for_long_needs.max(mapped / Self::CHUNKS_IN_POOL);
-        1 << wanted.clamp(1, Self::LARGEST_CHUNK).ilog2()
+        let wanted = (mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
+        let largest = Self::LARGEST_CHUNK.max(mapped / Self::CHUNKS_IN_HUGE_POOL);
+        1 << wanted.clamp(1, largest).ilog2()
     }
 
-    /// A pool is cut into at least so many chunks; where a need is cut into 16 chunks at least, into half as many.
+    /// A pool is cut into at least so many chunks, a long need into at least 16.
     /// From replaying real traces, and the same traces with every size scaled by 0.7 to 1.5 (`docs/design.md`).
     const CHUNKS_IN_POOL: u64 = 512;
-    const CHUNKS_FOR_LONG_NEEDS: u64 = 256;
     const CHUNKS_IN_NEED: u64 = 16;
-    /// Pages of the largest chunk that is chosen without being asked for.
-    const LARGEST_CHUNK: u64 = 16;
+    /// Pages of the largest chunk that is chosen without being asked for: what is lost where a live block ends
+    /// inside a chunk grows with it. A pool of more than this times 4096 may have larger ones.
+    const LARGEST_CHUNK: u64 = 8;
+    const CHUNKS_IN_HUGE_POOL: u64 = 4096;
 }
