@@ -333,7 +333,7 @@ impl Arena {
         }
         let mapped = self.chunks.mapped;
         let wanted = (mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
-        let largest = Self::LARGEST_CHUNK.max(mapped / Self::CHUNKS_IN_HUGE_POOL);
+        let largest = Self::LARGEST_CHUNK.max(mapped / Self::CHUNKS_IN_LARGE_POOL);
         1 << wanted.clamp(1, largest).ilog2()
     }
 
@@ -342,7 +342,7 @@ impl Arena {
     const CHUNKS_IN_POOL: u64 = 512;
     const CHUNKS_IN_NEED: u64 = 16;
     /// Pages of the largest chunk that is chosen without being asked for: what is lost where a live block ends
-    /// inside a chunk grows with it. A pool of more than this times 4096 may have larger ones.
-    const LARGEST_CHUNK: u64 = 8;
-    const CHUNKS_IN_HUGE_POOL: u64 = 4096;
+    /// inside a chunk grows with it. A pool of more than this times 1024 pages (8 GiB) may have larger ones.
+    const LARGEST_CHUNK: u64 = 4;
+    const CHUNKS_IN_LARGE_POOL: u64 = 1024;
 }
