@@ -91,8 +91,9 @@ fn json_has_exactly_the_documented_keys_and_true_figures() {
     let number = |key: &str| object[key].as_f64().unwrap_or_else(|| panic!("{key} is {}", object[key]));
     assert!((number("ratio") - number("peak_physical_bytes") / number("peak_live_bytes")).abs() < 1e-5);
     assert!(number("ratio") >= 1.0, "less memory than is live: {}", number("ratio"));
-    // A pool this small is cut into the driver's own pages: the share lost to them is the larger, the smaller it is.
-    assert!(number("ratio") < 1.03, "ratio {}", number("ratio"));
+    // The share lost where a live block ends inside a chunk is the larger, the smaller the pool is; and chunks that blocks
+    // of several streams touch cannot move.
+    assert!(number("ratio") < 1.05, "ratio {}", number("ratio"));
     assert!(number("driver_ms") > 1.0 && number("driver_ms") < 150.0, "{} ms of driver calls", number("driver_ms"));
     assert!(number("ns_per_op") > 0.0);
     assert!(number("growths") > 0.0 && number("steals") > 0.0, "{figures}");

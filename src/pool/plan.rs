@@ -310,6 +310,9 @@ impl Arena {
         }
         let largest = self.chunk_pages(gap.pages);
         while left > 0 {
+            // The next block here may be somewhat shorter: where it would end, chunks are small again.
+            let near_end = left < gap.pages / Self::END;
+            let largest = if near_end { largest.min(Self::CHUNK_AT_END) } else { largest };
             let pages = largest.min(1 << left.ilog2());
             chosen.push((Source::Create, pages));
             left -= pages;
@@ -331,18 +334,18 @@ impl Arena {
         if self.options.max_chunk_pages > 0 {
             return self.options.max_chunk_pages;
         }
-        let mapped = self.chunks.mapped;
-        let wanted = (mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
-        let largest = Self::LARGEST_CHUNK.max(mapped / Self::CHUNKS_IN_LARGE_POOL);
-        1 << wanted.clamp(1, largest).ilog2()
+        let wanted = (self.chunks.mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
+        1 << wanted.clamp(1, Self::LARGEST_CHUNK).ilog2()
     }
 
-    /// A pool is cut into at least so many chunks, a long need into at least 16.
-    /// From replaying real traces, and the same traces with every size scaled by 0.7 to 1.5 (`docs/design.md`).
+    /// A pool is cut into at least so many chunks, a long need into at least eight.
+    /// These and the next are from replaying real traces, and the same traces with every size scaled by 0.7 to 1.5
+    /// (`docs/design.md`).
     const CHUNKS_IN_POOL: u64 = 512;
-    const CHUNKS_IN_NEED: u64 = 16;
-    /// Pages of the largest chunk that is chosen without being asked for: what is lost where a live block ends
-    /// inside a chunk grows with it. A pool of more than this times 1024 pages (8 GiB) may have larger ones.
-    const LARGEST_CHUNK: u64 = 4;
-    const CHUNKS_IN_LARGE_POOL: u64 = 1024;
+    const CHUNKS_IN_NEED: u64 = 8;
+    /// Pages of the largest chunk that is chosen without being asked for.
+    const LARGEST_CHUNK: u64 = 16;
+    /// The last quarter of a run gets chunks of at most so many pages.
+    const END: u64 = 4;
+    const CHUNK_AT_END: u64 = 4;
 }

@@ -94,7 +94,8 @@ step_replay() { run "replay on CUDA" 60 "$BIN/replay-example" examples/replay/sm
 
 step_memcheck() {
   local source
-  run "memcheck: C ABI tests" 300 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 "$BIN/abi" --test-threads=1
+  run "memcheck: C ABI tests" 300 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
+    "$BIN/abi" --test-threads=1 --skip without_a_gpu --skip without_a_driver
   for source in examples/c/*.c; do
     c_program "$source"
     run "memcheck: $source" 120 compute-sanitizer --tool memcheck --error-exitcode 9 \
