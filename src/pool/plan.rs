@@ -347,5 +347,5 @@ impl Arena {
     const LARGEST_CHUNK: u64 = 16;
     /// The last quarter of a run gets chunks of at most so many pages.
     const END: u64 = 4;
-    const CHUNK_AT_END: u64 = 4;
+    const CHUNK_AT_END: u64 = 2;
 }
