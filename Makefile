@@ -21,7 +21,10 @@ DESTDIR ?=
 # One version, kept in Cargo.toml. The SONAME has its major number (build.rs).
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
+MINOR   := $(word 2,$(subst ., ,$(VERSION)))
 
+# Everything below finds cargo's output there, wherever else the user sends other projects'.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 RELEASE := target/release
 # A test installs the library that it was built with: make install LIBRARY=...
 LIBRARY ?= $(RELEASE)/libforebay.so
@@ -95,15 +98,19 @@ check:
 
 # ---- install ------------------------------------------------------------------------------------------------------
 
+# Builds first where it can. Root, who installs, often has no cargo: then what was built before is installed.
 ifeq ($(LIBRARY),$(RELEASE)/libforebay.so)
+ifneq ($(shell command -v $(CARGO)),)
 install: $(LIBRARY)
 endif
+endif
 
-FILL = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' -e 's|@PREFIX@|$(PREFIX)|g' \
+FILL = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' -e 's|@MINOR@|$(MINOR)|g' -e 's|@PREFIX@|$(PREFIX)|g' \
   -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(PREFIX)/include|g' \
   -e "s|@LIBDIR_TO_PREFIX@|$$(realpath -m --relative-to='$(LIBDIR)' '$(PREFIX)')|g"
 
 install:
+	@test -e '$(LIBRARY)' || { echo "there is no $(LIBRARY) to install: run make first"; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(LIBDIR)/cmake/forebay'
 	install -m 755 '$(LIBRARY)' '$(DESTDIR)$(LIBDIR)/libforebay.so.$(VERSION)'
 	ln -sf libforebay.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/libforebay.so.$(MAJOR)'

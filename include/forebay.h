@@ -7,11 +7,11 @@
  *             forebay_malloc is yours until forebay_free. Texts that are returned belong to the library. User data of a
  *             callback stays yours and must stay valid until the callback is removed.
  * Arguments   The object comes first; const means that it is only read; outputs come last and are written only on
- *             FOREBAY_STATUS_OK. A NULL object or output is FOREBAY_STATUS_NULL_POINTER. Freeing or destroying NULL
- *             is fine. Sizes are bytes. Devices are counted from 0, as CUDA counts them.
+ *             FOREBAY_STATUS_OK. A NULL object or output is FOREBAY_STATUS_NULL_POINTER. Freeing a NULL block or
+ *             destroying a NULL object is fine. Sizes are bytes. Devices are counted from 0, as CUDA counts them.
  * Errors      A call that fails changed nothing. Its status says what kind of failure it was, and
  *             forebay_last_error_message() says it in full, for the thread that made the call. No call aborts
- *             the process or lets a panic out.
+ *             the process or lets a panic out, given valid memory to read and write.
  * Threads     Any function may be called from any thread, at any time, except that nothing may use a pool during or
  *             after the last forebay_pool_destroy on it.
  * Streams     A stream is a CUstream or a cudaStream_t, passed as void *: NULL and 1 are the legacy default stream, 2 is

@@ -40,6 +40,11 @@ fn a_staged_install_names_its_final_place() {
     let pc = stage.join("opt/forebay/lib/pkgconfig/forebay.pc");
     let text = std::fs::read_to_string(pc).expect("the pkg-config file");
     assert!(text.contains("prefix=/opt/forebay\n") && !text.contains('@'), "{text}");
+    for file in ["forebayConfig.cmake", "forebayConfigVersion.cmake"] {
+        let file = stage.join("opt/forebay/lib/cmake/forebay").join(file);
+        let text = std::fs::read_to_string(file).expect("the CMake files");
+        assert!(!text.contains('@'), "a place was not filled in: {text}");
+    }
 }
 
 #[test]
