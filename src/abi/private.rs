@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::guard;
 use super::handle::{ForebayPool, stream as handle};
 use super::status::ForebayStatus;
+use crate::resource::own_private_id;
 
 /// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
 /// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
@@ -24,7 +25,7 @@ pub unsafe extern "C" fn forebay_private_begin(
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
         let captured = handle(stream).canonical();
-        Ok(pool.private_begin(device, own_id(id), Box::new(move |stream| stream == captured))?)
+        Ok(pool.private_begin(device, own_private_id(id), Box::new(move |stream| stream == captured))?)
     })
 }
 
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn forebay_private_end(pool: *mut ForebayPool, device: i32
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        Ok(pool.private_end(device, own_id(id))?)
+        Ok(pool.private_end(device, own_private_id(id))?)
     })
 }
 
@@ -55,11 +56,6 @@ pub unsafe extern "C" fn forebay_private_release(pool: *mut ForebayPool, device:
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        Ok(pool.private_release(device, own_id(id))?)
+        Ok(pool.private_release(device, own_private_id(id))?)
     })
-}
-
-/// PyTorch's ids are pairs of which one half is 0; with both halves set, ours never meet them.
-fn own_id(id: u64) -> u128 {
-    u128::from(u64::MAX) << 64 | u128::from(id) << 1 | 1
 }

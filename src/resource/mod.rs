@@ -34,7 +34,7 @@ pub use error::{Error, Result};
 pub use options::Options;
 pub use pool::Pool;
 pub use pressure::Callback;
-pub use private::Filter;
+pub use private::{Filter, own_private_id};
 pub use shared::{configure, existing, shared};
 pub use stats::{Stats, StreamStats};
 pub use stream::TAGS;

@@ -242,6 +242,15 @@ impl DevicePool {
     }
 }
 
+/// The id of a private pool that a C caller numbered. PyTorch's are pairs of which one half is 0: with all bits of one
+/// half set, these never meet them.
+#[must_use]
+pub const fn own_private_id(id: u64) -> u128 {
+    (u64::MAX as u128) << 64 | id as u128
+}
+
 fn unknown(id: u128) -> Error {
-    Error::NotFound(format!("there is no private pool {:#x}: it was never begun, or was released before", id).into())
+    let (first, second) = ((id >> 64) as u64, id as u64);
+    let name = if first == u64::MAX { second.to_string() } else { format!("({first}, {second})") };
+    Error::NotFound(format!("there is no private pool {name}: it was never begun, or was released before").into())
 }

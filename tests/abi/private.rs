@@ -86,10 +86,10 @@ fn each_begin_is_a_hold_and_each_hold_is_let_go_once() {
 #[test]
 fn unknown_private_pools_are_not_found() {
     let pool = Pool::new();
-    refused(pool.private_end(5), Status::NotFound, &["private pool"]);
+    refused(pool.private_end(5), Status::NotFound, &["private pool 5:"]);
     refused(pool.private_release(5), Status::NotFound, &["private pool"]);
     pool.private_begin(5, LEGACY).unwrap();
-    refused(pool.private_end(6), Status::NotFound, &["private pool"]);
+    refused(pool.private_end(6), Status::NotFound, &["private pool 6:"]);
     pool.private_end(5).unwrap();
     refused(pool.private_end(5), Status::NotFound, &["private pool"]);
     pool.private_release(5).unwrap();
