@@ -140,7 +140,7 @@ typedef struct forebay_stats {
   uint32_t version;
   // Given out, in blocks of 512 bytes.
   uint64_t live;
-  // The most that was live at once.
+  // The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
   uint64_t live_peak;
   // Memory of the device held.
   uint64_t physical;

@@ -9,6 +9,9 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, Event};
 use forebay::resource::{Error, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
+use random::Random;
 
 const DEVICE: DeviceId = DeviceId(0);
 const GRANULE: u64 = 64 << 10;
@@ -25,23 +29,6 @@ const CAPACITY: u64 = 24 << 20;
 const GRAIN: u64 = 512;
 /// Work that waits to run is run in part beyond this, as a GPU would.
 const MOST_QUEUED: usize = 200;
-
-/// SplitMix64: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}
 
 #[derive(Clone)]
 struct Block {

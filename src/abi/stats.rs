@@ -20,7 +20,7 @@ pub struct ForebayStats {
     pub version: u32,
     /// Given out, in blocks of 512 bytes.
     pub live: u64,
-    /// The most that was live at once.
+    /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
     pub live_peak: u64,
     /// Memory of the device held.
     pub physical: u64,

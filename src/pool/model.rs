@@ -1,29 +1,17 @@
 //! Generated programs against a plain model: a list of intervals. Every equation is checked after each step.
 
+#[path = "../../tests/support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use random::Random;
 
 use super::{Arena, ArenaOptions, Header, IDLE, Owner, Retired, Source, Table};
 
 const PAGE: u64 = 8;
 const PAGES: u64 = 4096;
-
-/// SplitMix64: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// What must be true whatever the policy: who has which interval.
 #[derive(Default)]

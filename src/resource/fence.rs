@@ -13,8 +13,8 @@ pub(super) struct Fence {
     driver: Arc<dyn Driver>,
     device: DeviceId,
     event: Event,
-    /// Once passed, always passed, unless it is raised again.
-    passed: AtomicBool,
+    /// Whether there was ever anything to pass.
+    raised: AtomicBool,
     /// The event is destroyed.
     ended: AtomicBool,
 }
@@ -27,7 +27,7 @@ impl Fence {
             driver: Arc::clone(driver),
             device,
             event,
-            passed: AtomicBool::new(true),
+            raised: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         })
     }
@@ -42,20 +42,20 @@ impl Fence {
     /// A fence for all work that any stream of the device has now.
     pub fn after_everything(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Arc<Self>> {
         let fence = Self::new(driver, device)?;
-        fence.passed.store(false, Ordering::Release);
+        fence.raised.store(true, Ordering::Release);
         driver.event_record_all(device, fence.event)?;
         Ok(Arc::new(fence))
     }
 
     /// Moves the fence behind all work that `stream` has now.
     pub fn raise(&self, stream: StreamHandle) -> Result<()> {
-        self.passed.store(false, Ordering::Release);
+        self.raised.store(true, Ordering::Release);
         self.driver.event_record(self.device, self.event, stream)
     }
 
     /// Whether the work is done. A driver that cannot tell counts as "not yet".
     pub fn passed(&self) -> bool {
-        if self.passed.load(Ordering::Acquire) {
+        if !self.raised.load(Ordering::Acquire) {
             return true;
         }
         self.driver.event_passed(self.device, self.event).unwrap_or(false)

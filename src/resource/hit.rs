@@ -129,11 +129,11 @@ fn with<T>(fits: impl Fn(&Shortcut) -> bool, work: impl FnOnce(&DevicePool, &Str
 impl Pool {
     /// Serves a request from the front cache, if it is as simple as that.
     #[inline]
-    pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
+    pub(super) fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let handle = handle.canonical();
         let fits =
             |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
-        let (address, peak) = with(fits, |home, stream| {
+        with(fits, |home, stream| {
             if !stream.is_durable() || home.routing.load(Ordering::Acquire) != 0 || is_forked() {
                 return None;
             }
@@ -143,18 +143,17 @@ impl Pool {
             home.table.write(start, Header::live(grains, stream.slot, tag, false));
             hot.counts.hits += 1;
             let peak = stream.charge(&mut hot, grains, tag);
-            Some((home.address(start), if peak { home } else { std::ptr::null() }))
-        })?;
-        // SAFETY: `home` is as alive as it was a line above: this thread's list did not change.
-        if let Some(home) = unsafe { peak.as_ref() } {
-            home.look_at_peak();
-        }
-        Some(address)
+            drop(hot);
+            if peak {
+                home.look_at_peak();
+            }
+            Some(home.address(start))
+        })
     }
 
     /// Takes a block into the front cache, if it is as simple as that. Returns whether it did.
     #[inline]
-    pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
+    pub(super) fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
         let handle = handle.canonical();
         let fits = |shortcut: &Shortcut| {
             // SAFETY: as in `with`.

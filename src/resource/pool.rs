@@ -128,11 +128,11 @@ impl Pool {
     /// See [`Error`]; nothing was changed.
     #[inline]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        if driver::process::is_forked() {
-            return Err(Error::Forked);
-        }
         if let Some(address) = self.malloc_hit(bytes, device, stream, tag) {
             return Ok(address);
+        }
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
         }
         if bytes == 0 {
             return self.device(device).map(|_| Address(0));
@@ -153,14 +153,7 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts there; nothing was changed.
     #[inline]
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        if self.free_hit(at, stream) || at.0 == 0 {
-            return Ok(());
-        }
-        if driver::process::is_forked() {
-            return Err(Error::Forked);
-        }
-        let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream, captured| home.free(stream, at, captured))
+        self.free_by(at, stream, DevicePool::free)
     }
 
     /// The same, and also behind what the stream of the allocation has now, whether it is still alive or not: for
@@ -169,14 +162,22 @@ impl Pool {
     /// # Errors
     /// As [`Pool::free`].
     pub fn free_behind_both(&self, at: Address, stream: StreamHandle) -> Result<()> {
+        self.free_by(at, stream, DevicePool::free_behind_both)
+    }
+
+    /// Both ways to free differ only where a hit does not do.
+    #[inline]
+    fn free_by(
+        &self,
+        at: Address,
+        stream: StreamHandle,
+        free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
+    ) -> Result<()> {
         if self.free_hit(at, stream) || at.0 == 0 {
             return Ok(());
         }
-        if driver::process::is_forked() {
-            return Err(Error::Forked);
-        }
         let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream, captured| home.free_behind_both(stream, at, captured))
+        self.on_stream(device, stream, |home, stream, captured| free(home, stream, at, captured))
     }
 
     /// Notes that the block is also used on `stream`, which must live until the block is freed. The block

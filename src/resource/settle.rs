@@ -36,7 +36,8 @@ impl DevicePool {
             }
             return;
         }
-        for _ in 0..2 {
+        // At most: an old fence has passed, a new one is raised, and that has passed too.
+        for _ in 0..3 {
             match inner.fence(stream.slot) {
                 Some((fence, epoch)) if fence.passed() => {
                     inner.arena.promote(stream.owner, epoch);
@@ -50,12 +51,6 @@ impl DevicePool {
                     Err(_) => return,
                 },
             }
-        }
-        if let Some((fence, epoch)) = inner.fence(stream.slot)
-            && fence.passed()
-        {
-            inner.arena.promote(stream.owner, epoch);
-            inner.lowered(stream.slot);
         }
     }
 
@@ -122,7 +117,7 @@ impl DevicePool {
             return false;
         }
         for fence in &fences {
-            if let Err(error) = fence() {
+            if let Err(error) = fence.wait() {
                 tracing::warn!(device = %self.device, %error, "a fence could not be waited for");
             }
         }
@@ -131,25 +126,21 @@ impl DevicePool {
         true
     }
 
-    /// Everything that is waited for now, as calls that wait.
-    fn pending(&self, inner: &mut Inner) -> Vec<Box<dyn Fn() -> crate::driver::Result<()>>> {
-        let mut waits: Vec<Box<dyn Fn() -> crate::driver::Result<()>>> = Vec::new();
-        let shared =
-            |fence: Arc<Fence>| -> Box<dyn Fn() -> crate::driver::Result<()>> { Box::new(move || fence.wait()) };
-        waits.extend(inner.retiring.iter().filter_map(|(fence, _)| fence.clone()).map(shared));
-        waits.extend(inner.deferred.iter().flat_map(|block| block.fences.iter().cloned()).map(shared));
-        let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
-        for stream in streams {
+    /// Every fence that is waited for now.
+    fn pending(&self, inner: &mut Inner) -> Vec<Arc<Fence>> {
+        let mut fences: Vec<Arc<Fence>> = inner.retiring.iter().filter_map(|(fence, _)| fence.clone()).collect();
+        fences.extend(inner.deferred.iter().flat_map(|block| block.fences.iter().cloned()));
+        for stream in self.streams.read().all() {
             if inner.arena.owner_free(stream.owner) == 0 {
                 continue;
             }
             if stream.is_durable() {
-                waits.extend(inner.fence(stream.slot).map(|(fence, _)| shared(fence)));
+                fences.extend(inner.fence(stream.slot).map(|(fence, _)| fence));
             } else {
-                waits.push(Box::new(move || stream.fence.as_ref().map_or(Ok(()), Fence::wait)));
+                fences.extend(stream.fence.clone());
             }
         }
-        waits
+        fences
     }
 
     /// Waits for the whole device where nothing else proves memory unused: what released private pools held,

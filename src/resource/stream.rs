@@ -30,7 +30,7 @@ pub(super) struct Stream {
     /// In whose order its free blocks are.
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed.
-    pub fence: Option<Fence>,
+    pub fence: Option<Arc<Fence>>,
     pub hot: Mutex<Hot>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
@@ -56,7 +56,7 @@ pub(super) struct Counts {
 }
 
 impl Stream {
-    pub fn new(slot: u16, handle: StreamHandle, identity: u64, owner: Owner, fence: Option<Fence>) -> Arc<Self> {
+    pub fn new(slot: u16, handle: StreamHandle, identity: u64, owner: Owner, fence: Option<Arc<Fence>>) -> Arc<Self> {
         Arc::new(Self {
             slot,
             handle,

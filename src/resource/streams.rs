@@ -69,7 +69,8 @@ impl DevicePool {
         if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep(&mut inner, &mut streams);
         }
-        let fence = if Self::lives_forever(handle) { None } else { Some(Fence::new(&self.driver, self.device)?) };
+        let fence =
+            if Self::lives_forever(handle) { None } else { Some(Arc::new(Fence::new(&self.driver, self.device)?)) };
         let slot = match streams.slots.iter().position(Option::is_none) {
             Some(slot) => slot,
             None => streams.slots.len(),
@@ -161,7 +162,7 @@ impl DevicePool {
             }
             let stream = Arc::clone(stream);
             inner.drain(&stream);
-            if stream.fence.as_ref().is_some_and(Fence::passed) {
+            if stream.fence.as_ref().is_some_and(|fence| fence.passed()) {
                 inner.arena.promote(stream.owner, u64::MAX);
             }
             if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {
