@@ -14,13 +14,25 @@ pub mod conformance;
 pub mod cuda;
 pub mod error;
 pub mod host;
+mod host_memory;
 mod open;
+mod place;
+mod pools;
 pub mod process;
+mod provisional_cuda;
+mod provisional_host;
+mod sharing;
+mod virtual_memory;
 
 use std::fmt::Debug;
 
 pub use error::{DriverError, ErrorKind};
+pub use host_memory::{HostFlags, HostMemory, PointerInfo, PointerKind};
 pub use open::{Choice, open};
+pub use place::{Access, Place};
+pub use pools::{PoolAttribute, PoolHandle, PoolOptions, Pools};
+pub use sharing::{Blob, Sharing};
+pub use virtual_memory::{PhysicalOptions, Share, VirtualMemory};
 
 use crate::units::{Address, DeviceId, StreamHandle};
 
@@ -49,6 +61,26 @@ pub struct Capabilities {
     pub driver_pools: bool,
     /// The driver's version as it reports it, e.g. 13000.
     pub version: u32,
+    /// Physical memory can be exported as a POSIX file descriptor.
+    pub posix_fd: bool,
+    /// Physical memory can be exported as a fabric handle: the driver says so and did create some.
+    pub fabric: bool,
+    /// Physical memory can be made reachable for network cards.
+    pub rdma: bool,
+    /// Physical memory can be created on a NUMA node of the host.
+    pub host_numa: bool,
+    /// The NUMA node of the host that is nearest to the device, where the driver knows one.
+    pub numa_node: Option<u32>,
+    /// Driver pools can be shared as a POSIX file descriptor.
+    pub pool_fd: bool,
+    /// The driver has stream-ordered pools of pinned host memory.
+    pub host_pools: bool,
+    /// The driver has stream-ordered pools of managed memory.
+    pub managed_pools: bool,
+    /// The device has managed memory (`cuMemAllocManaged`).
+    pub managed: bool,
+    /// Plain memory can be opened in another process (`cuIpc*`).
+    pub legacy_ipc: bool,
 }
 
 /// Memory of a device as the driver sees it, in bytes.
@@ -69,8 +101,8 @@ pub enum Capture {
     Active(u64),
 }
 
-/// The hardware, or its stand-in.
-pub trait Driver: Send + Sync + Debug {
+/// The hardware, or its stand-in: what the shared pool needs, and in the traits named, what resources need.
+pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + Debug {
     /// `"cuda"` or `"host"`.
     fn name(&self) -> &'static str;
 
@@ -82,6 +114,9 @@ pub trait Driver: Send + Sync + Debug {
 
     /// What `device` can do. pre: `device < device_count()`, here and below.
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities>;
+
+    /// 16 bytes that name the same device in every process, whatever its ordinal there.
+    fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]>;
 
     /// Free and total memory of `device`.
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo>;
@@ -176,6 +211,18 @@ pub trait Driver: Send + Sync + Debug {
 
     /// Sets `bytes` bytes to `value` on `stream`.
     fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()>;
+
+    /// Repeats the low `width` bytes of `value` over `bytes` bytes on `stream`. pre: `width` is 1, 2 or 4; `to` and
+    /// `bytes` are multiples of it.
+    fn fill_pattern(
+        &self,
+        device: DeviceId,
+        to: Address,
+        value: u32,
+        width: u32,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()>;
 
     // ---- giving back ---------------------------------------------------------------------------------
 

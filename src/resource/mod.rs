@@ -1,40 +1,13 @@
-//! What a caller can ask for: the shared pool of each device, its limits, locks and lifetimes.
+//! What a caller can ask for.
 //!
 //! ```text
-//!   Pool            every device of one driver; which thread uses which stream
-//!    └ DevicePool   one device: the arena behind its lock, the ladder (`room`), fences (`settle`), `trim`
-//!       └ Stream    one stream: its front cache behind its own lock
+//!   pool             Forebay's own pool of each device, and of pinned host memory: the shared one and others
 //! ```
 
-mod device;
 mod error;
-mod fence;
-mod hit;
-mod inner;
-mod options;
-mod peak;
-mod pool;
-mod pressure;
-mod private;
-mod relief;
-mod report;
-mod room;
-mod segments;
-mod settle;
-mod shared;
-mod stats;
-mod stream;
-mod streams;
-#[cfg(test)]
-mod tests;
-mod trim;
+pub mod pool;
 
-pub use device::DevicePool;
 pub use error::{Error, Result};
-pub use options::Options;
-pub use pool::Pool;
-pub use pressure::Callback;
-pub use private::{Filter, own_private_id};
-pub use shared::{configure, existing, shared};
-pub use stats::{Stats, StreamStats};
-pub use stream::TAGS;
+pub use pool::{
+    Callback, DevicePool, Filter, Options, Pool, Stats, StreamStats, TAGS, configure, existing, own_private_id, shared,
+};

@@ -74,6 +74,16 @@ impl CudaDriver {
             stream_identity: self.api.stream_id.is_some(),
             driver_pools: known.traits.pools && self.api.pools.is_some(),
             version: self.api.version,
+            posix_fd: vmm && known.traits.posix_fd,
+            fabric: false,
+            rdma: vmm && known.traits.rdma,
+            host_numa: false,
+            numa_node: None,
+            pool_fd: false,
+            host_pools: false,
+            managed_pools: false,
+            managed: false,
+            legacy_ipc: false,
         };
         Ok(*known.capabilities.get_or_init(|| capabilities))
     }
@@ -124,6 +134,10 @@ impl Driver for CudaDriver {
 
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities> {
         self.read_capabilities(device)
+    }
+
+    fn device_uuid(&self, _device: DeviceId) -> Result<[u8; 16]> {
+        todo!()
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
@@ -224,6 +238,18 @@ impl Driver for CudaDriver {
 
     fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()> {
         self.queue_fill(device, to, value, bytes, stream)
+    }
+
+    fn fill_pattern(
+        &self,
+        _device: DeviceId,
+        _to: Address,
+        _value: u32,
+        _width: u32,
+        _bytes: u64,
+        _stream: StreamHandle,
+    ) -> Result<()> {
+        todo!()
     }
 
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {

@@ -197,7 +197,27 @@ impl Driver for HostDriver {
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities> {
         self.known(Call::MemoryInfo, device)?;
         let HostOptions { vmm, granularity, stream_identity, driver_pools, version, .. } = self.options;
-        Ok(Capabilities { vmm, granularity, stream_identity, driver_pools, version })
+        Ok(Capabilities {
+            vmm,
+            granularity,
+            stream_identity,
+            driver_pools,
+            version,
+            posix_fd: vmm,
+            fabric: false,
+            rdma: false,
+            host_numa: vmm,
+            numa_node: Some(0),
+            pool_fd: driver_pools,
+            host_pools: driver_pools,
+            managed_pools: driver_pools,
+            managed: true,
+            legacy_ipc: true,
+        })
+    }
+
+    fn device_uuid(&self, _device: DeviceId) -> Result<[u8; 16]> {
+        todo!()
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
@@ -382,6 +402,18 @@ impl Driver for HostDriver {
         self.enter(Call::Fill, device)?;
         self.check_access(Call::Fill, device, to, bytes)?;
         self.enqueue(Call::Fill, device, stream, Work::Fill { device, to, value, bytes })
+    }
+
+    fn fill_pattern(
+        &self,
+        _device: DeviceId,
+        _to: Address,
+        _value: u32,
+        _width: u32,
+        _bytes: u64,
+        _stream: StreamHandle,
+    ) -> Result<()> {
+        todo!()
     }
 
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {

@@ -9,7 +9,7 @@ impl DevicePool {
     ///
     /// # Errors
     /// The driver's, if it refused; what was given back before stays so.
-    pub(super) fn trim(&self, keep: u64) -> super::Result<u64> {
+    pub(super) fn trim(&self, keep: u64) -> crate::resource::Result<u64> {
         if self.wait_for_pending() {
             // A fence that was up already covers what was freed before it; now one is up for the rest.
             self.wait_for_pending();

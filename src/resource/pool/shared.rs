@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::error::{Error, Result};
 use super::options::Options;
 use super::pool::Pool;
 use crate::driver::process::is_forked;
+use crate::resource::{Error, Result};
 
 static SHARED: OnceLock<Arc<Pool>> = OnceLock::new();
 /// What [`configure`] was told, for the pool that is yet to be made.

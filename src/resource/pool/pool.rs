@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::device::DevicePool;
-use super::error::{Error, Result};
 use super::hit::{self, Recent};
 use super::options::Options;
 use super::pressure::{Callback, Pressure, announce};
@@ -15,6 +14,7 @@ use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::{self, Choice, Driver};
+use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// One memory pool per device, shared by whoever holds this.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
-use super::error::Result;
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
 use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::pool::{Fill, Owner, Plan, Source};
+use crate::resource::Result;
 use crate::units::{Address, GRAIN};
 
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.

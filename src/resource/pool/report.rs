@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
-use super::error::Error;
 use super::room::Shortage;
+use crate::resource::Error;
 use crate::units::Human;
 
 /// Names of the frameworks, by tag.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::{DevicePool, Streams};
-use super::error::{Error, Result};
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
 use crate::driver::Capture;
+use crate::resource::{Error, Result};
 use crate::units::StreamHandle;
 
 /// Each time so many more streams are known, those that are of no more use are looked for and forgotten.

@@ -2,7 +2,7 @@
 
 use crate::driver::Choice;
 
-use super::error::{Error, Result};
+use crate::resource::{Error, Result};
 
 /// How a pool behaves. The defaults are what almost everybody wants.
 #[derive(Clone, Debug, Default, PartialEq)]

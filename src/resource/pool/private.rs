@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device::{DevicePool, Freeing};
-use super::error::{Error, Result};
 use super::fence::Fence;
 use super::inner::{Deferred, Inner};
 use super::room::Asker;
@@ -17,6 +16,7 @@ use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::{DriverError, ErrorKind};
 use crate::pool::{Header, Owner};
+use crate::resource::{Error, Result};
 use crate::units::{Address, StreamHandle};
 
 /// Tells whether a stream's allocations go to a private pool.

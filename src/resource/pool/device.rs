@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::{Error, Result};
 use super::inner::Inner;
 use super::options::Options;
 use super::pressure::Pressure;
@@ -18,6 +17,7 @@ use super::segments::Segments;
 use super::stream::Stream;
 use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind};
 use crate::pool::{Arena, ArenaOptions, Cached, Header, State, Table};
+use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// Requests up to this many bytes live in the zone of small blocks.

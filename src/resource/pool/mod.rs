@@ -1,0 +1,41 @@
+//! Forebay's own pool: the algorithm of `crate::pool` with locks, limits, lifetimes and the driver.
+//!
+//! ```text
+//!   Pool            every device of one driver; which thread uses which stream
+//!    └ DevicePool   one device: the arena behind its lock, the ladder (`room`), fences (`settle`), `trim`
+//!       └ Stream    one stream: its front cache behind its own lock
+//! ```
+//!
+//! `shared` holds the one pool of the process that every framework uses.
+
+mod device;
+mod fence;
+mod hit;
+mod inner;
+mod options;
+mod peak;
+#[expect(clippy::module_inception, reason = "the pool itself, beside its parts")]
+mod pool;
+mod pressure;
+mod private;
+mod relief;
+mod report;
+mod room;
+mod segments;
+mod settle;
+mod shared;
+mod stats;
+mod stream;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+pub use device::DevicePool;
+pub use options::Options;
+pub use pool::Pool;
+pub use pressure::Callback;
+pub use private::{Filter, own_private_id};
+pub use shared::{configure, existing, shared};
+pub use stats::{Stats, StreamStats};
+pub use stream::TAGS;
