@@ -35,8 +35,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* DLPack's own, from dlpack.h. */
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
 // Layout of `forebay_options`.
 #define FOREBAY_OPTIONS_VERSION 1
+
+// Layout of the structs that answer.
+#define FOREBAY_INFO_VERSION 1
+
+// Layout of the option structs below.
+#define FOREBAY_RESOURCE_OPTIONS_VERSION 1
 
 // Layout of `forebay_stats` and `forebay_stream_stats`.
 #define FOREBAY_STATS_VERSION 1
@@ -83,6 +93,13 @@ typedef enum forebay_status {
   FOREBAY_STATUS_BUSY = 12,
   // A bug in this library, caught before it reached the caller.
   FOREBAY_STATUS_PANIC = 13,
+  // The resource or buffer is closed.
+  FOREBAY_STATUS_CLOSED = 14,
+  // Not allowed: memory of another user, a resource that is not made for sharing, or an allocation from one that
+  // is mapped from another process.
+  FOREBAY_STATUS_NOT_PERMITTED = 15,
+  // The other process is gone, or does not answer as it should.
+  FOREBAY_STATUS_PEER = 16,
 } forebay_status;
 
 // Who asked for a block: how the figures tell users apart.
@@ -99,12 +116,178 @@ typedef enum forebay_framework {
   FOREBAY_FRAMEWORK_CUDA_CORE = 4,
 } forebay_framework;
 
+// What kind of memory resource.
+typedef enum forebay_resource_kind {
+  // The driver's stream-ordered pool of a device.
+  FOREBAY_RESOURCE_KIND_DEVICE = 0,
+  // A stream-ordered pool of pinned host memory.
+  FOREBAY_RESOURCE_KIND_PINNED = 1,
+  // The driver's stream-ordered pool of managed memory.
+  FOREBAY_RESOURCE_KIND_MANAGED = 2,
+  // Virtual memory: buffers that can grow.
+  FOREBAY_RESOURCE_KIND_VIRTUAL = 3,
+  // Page-locked host memory without streams.
+  FOREBAY_RESOURCE_KIND_HOST = 4,
+  // A forebay_pool.
+  FOREBAY_RESOURCE_KIND_POOL = 5,
+} forebay_resource_kind;
+
+// Which pool of the driver a resource stands for.
+typedef enum forebay_pool_source {
+  // A new one, which the resource owns.
+  FOREBAY_POOL_SOURCE_NEW = 0,
+  // The one that is current.
+  FOREBAY_POOL_SOURCE_CURRENT = 1,
+  // The driver's default one.
+  FOREBAY_POOL_SOURCE_DEFAULT = 2,
+  // The CUmemoryPool in the options.
+  FOREBAY_POOL_SOURCE_HANDLE = 3,
+} forebay_pool_source;
+
+// Where memory lies.
+typedef enum forebay_location {
+  // On a device.
+  FOREBAY_LOCATION_DEVICE = 0,
+  // On the host, wherever the system puts it.
+  FOREBAY_LOCATION_HOST = 1,
+  // On a NUMA node of the host.
+  FOREBAY_LOCATION_HOST_NUMA = 2,
+  // On the NUMA node that the calling thread runs on.
+  FOREBAY_LOCATION_HOST_NUMA_CURRENT = 3,
+  // No preference.
+  FOREBAY_LOCATION_NONE = 4,
+} forebay_location;
+
+// How memory can leave the process.
+typedef enum forebay_handle_type {
+  // Not at all.
+  FOREBAY_HANDLE_TYPE_NONE = 0,
+  // As a POSIX file descriptor.
+  FOREBAY_HANDLE_TYPE_POSIX_FD = 1,
+  // Whatever the platform has; not on Linux.
+  FOREBAY_HANDLE_TYPE_GENERIC = 2,
+  // A Windows handle; not on Linux.
+  FOREBAY_HANDLE_TYPE_WIN32 = 3,
+  // A Windows kernel handle; not on Linux.
+  FOREBAY_HANDLE_TYPE_WIN32_KMT = 4,
+  // A fabric handle.
+  FOREBAY_HANDLE_TYPE_FABRIC = 5,
+} forebay_handle_type;
+
+// Which granularity sizes are rounded to.
+typedef enum forebay_granularity {
+  // The smallest that works.
+  FOREBAY_GRANULARITY_MINIMUM = 0,
+  // The one that the driver recommends for speed.
+  FOREBAY_GRANULARITY_RECOMMENDED = 1,
+} forebay_granularity;
+
+// What somebody may do with memory.
+typedef enum forebay_access {
+  // Nothing.
+  FOREBAY_ACCESS_NONE = 0,
+  // Read.
+  FOREBAY_ACCESS_READ = 1,
+  // Read and write.
+  FOREBAY_ACCESS_READ_WRITE = 2,
+} forebay_access;
+
+// What virtual memory is made of.
+typedef enum forebay_allocation_type {
+  // Pinned where it is.
+  FOREBAY_ALLOCATION_TYPE_PINNED = 0,
+  // Managed.
+  FOREBAY_ALLOCATION_TYPE_MANAGED = 1,
+} forebay_allocation_type;
+
+// An attribute of a pool; CUDA's CU_MEMPOOL_ATTR_* by their numbers.
+typedef enum forebay_attribute {
+  // Memory freed on one stream may serve another that waited for an event behind the free. 0 or 1.
+  FOREBAY_ATTRIBUTE_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+  // Memory whose free has completed may serve any stream. 0 or 1.
+  FOREBAY_ATTRIBUTE_REUSE_ALLOW_OPPORTUNISTIC = 2,
+  // The pool may make a stream wait in order to reuse memory. 0 or 1.
+  FOREBAY_ATTRIBUTE_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+  // Bytes to keep from the system.
+  FOREBAY_ATTRIBUTE_RELEASE_THRESHOLD = 4,
+  // Bytes of physical memory held. Read only.
+  FOREBAY_ATTRIBUTE_RESERVED_MEM_CURRENT = 5,
+  // Their highest value. Writing 0 makes the present value the highest.
+  FOREBAY_ATTRIBUTE_RESERVED_MEM_HIGH = 6,
+  // Bytes in use. Read only.
+  FOREBAY_ATTRIBUTE_USED_MEM_CURRENT = 7,
+  // Their highest value. Writing 0 makes the present value the highest.
+  FOREBAY_ATTRIBUTE_USED_MEM_HIGH = 8,
+} forebay_attribute;
+
+// How a buffer's memory came into this process.
+typedef enum forebay_ipc_path {
+  // It is this process's own.
+  FOREBAY_IPC_PATH_NONE = 0,
+  // Through a pool of the driver, shared as a file descriptor.
+  FOREBAY_IPC_PATH_POOL = 1,
+  // As physical memory, by file descriptors over a UNIX socket.
+  FOREBAY_IPC_PATH_FD = 2,
+  // As physical memory, by fabric handles.
+  FOREBAY_IPC_PATH_FABRIC = 3,
+  // By a cuIpc handle.
+  FOREBAY_IPC_PATH_LEGACY = 4,
+} forebay_ipc_path;
+
+// A buffer.
+typedef struct forebay_buffer forebay_buffer;
+
 // A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
 // same pool, as all from `forebay_pool_shared` do.
 typedef struct forebay_pool forebay_pool;
 
+// A memory resource. Several objects may refer to one resource.
+typedef struct forebay_resource forebay_resource;
+
+// Told once when memory that it lent is given back. May be called on any thread; must not throw.
+typedef void (*forebay_release_fn)(void *context);
+
+// What is known of a buffer. Set `size` and `version` before asking.
+typedef struct forebay_buffer_info {
+  // sizeof(forebay_buffer_info).
+  uint32_t size;
+  // FOREBAY_INFO_VERSION.
+  uint32_t version;
+  // Where the memory begins.
+  uint64_t handle;
+  // Its size in bytes.
+  uint64_t bytes;
+  // The stream that the memory goes back on.
+  uint64_t stream;
+  // The device that it belongs to; -1 for memory of the host.
+  int32_t device_id;
+  // 1: kernels can use it.
+  uint32_t is_device_accessible;
+  // 1: the host can use it.
+  uint32_t is_host_accessible;
+  // 1: it is managed memory.
+  uint32_t is_managed;
+  // 1: it is another process's memory.
+  uint32_t is_mapped;
+  // 1: it was closed.
+  uint32_t is_closed;
+  // A FOREBAY_IPC_PATH_*: how the memory came into this process.
+  uint32_t ipc_path;
+  // 1: it is of a resource.
+  uint32_t has_resource;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_buffer_info;
+
 // Gives the stream that CuPy's calling thread uses now.
 typedef ptrdiff_t (*forebay_stream_getter)(void);
+
+// Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
+// user has them can map the memory.
+typedef struct forebay_ipc_descriptor {
+  // Not to be looked into.
+  uint8_t bytes[256];
+} forebay_ipc_descriptor;
 
 // Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
 // held: it may free into the pool. It is not called again by an allocation that it makes itself.
@@ -124,13 +307,178 @@ typedef struct forebay_options {
   double fraction;
   // Largest chunk of physical memory in bytes, a power of two; 0: follows the pool. FOREBAY_MAX_CHUNK.
   uint64_t max_chunk;
+  // Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
+  uint32_t location;
+  // For pinned memory: the NUMA node; -1: the one nearest to each device, as far as the driver knows.
+  int32_t numa_id;
   // 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
   uint32_t grow_first;
   // Zero.
   uint32_t reserved0;
   // Zero.
-  uint64_t reserved[8];
+  uint64_t reserved[7];
 } forebay_options;
+
+// What is known of a resource. Set `size` and `version` before asking.
+typedef struct forebay_resource_info {
+  // sizeof(forebay_resource_info).
+  uint32_t size;
+  // FOREBAY_INFO_VERSION.
+  uint32_t version;
+  // A FOREBAY_RESOURCE_KIND_*.
+  uint32_t kind;
+  // The device that the memory belongs to; -1 for memory of the host.
+  int32_t device_id;
+  // The NUMA node that pinned memory lies on; -1: left to the system, or not memory of the host.
+  int32_t numa_id;
+  // 1: closing the resource ends the pool behind it. 0: closing has no effect.
+  uint32_t is_handle_owned;
+  // 1: kernels can use the memory.
+  uint32_t is_device_accessible;
+  // 1: the host can use the memory.
+  uint32_t is_host_accessible;
+  // 1: it is managed memory.
+  uint32_t is_managed;
+  // 1: the memory can be shared with other processes.
+  uint32_t is_ipc_enabled;
+  // 1: another process's pool, mapped here; nothing can be allocated from it.
+  uint32_t is_mapped;
+  // 1: it was closed.
+  uint32_t is_closed;
+  // 1: `uuid` says something.
+  uint32_t has_uuid;
+  // A FOREBAY_LOCATION_*: where managed memory lies by preference.
+  uint32_t preferred_location_type;
+  // The device or NUMA node of it; -1: none.
+  int32_t preferred_location;
+  // Zero.
+  uint32_t reserved0;
+  // The pool's name among processes.
+  uint8_t uuid[16];
+  // The CUmemoryPool; 0 where there is none.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_resource_info;
+
+// For `forebay_virtual_resource_create` and `forebay_resource_modify_allocation`. Each is held against what the device
+// has.
+typedef struct forebay_virtual_resource_options {
+  // sizeof(forebay_virtual_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_ALLOCATION_TYPE_*.
+  uint32_t allocation_type;
+  // A FOREBAY_LOCATION_*, not NONE. HOST_NUMA is the node nearest to the device.
+  uint32_t location_type;
+  // A FOREBAY_HANDLE_TYPE_*: how other processes can have the memory.
+  uint32_t handle_type;
+  // A FOREBAY_GRANULARITY_*: what sizes are rounded up to.
+  uint32_t granularity;
+  // 1: network cards can reach the memory.
+  uint32_t gpu_direct_rdma;
+  // A FOREBAY_ACCESS_*: what the resource's device may do, and for memory of the host also the host.
+  uint32_t self_access;
+  // A FOREBAY_ACCESS_*: what the peers may do.
+  uint32_t peer_access;
+  // How many `peers` there are.
+  uint32_t peer_count;
+  // Further devices that may use the memory. Read during the call only.
+  const int32_t *peers;
+  // Where to reserve addresses if that is possible; 0: anywhere.
+  uint64_t addr_hint;
+  // Alignment of the addresses in bytes, a power of two; 0: the granularity.
+  uint64_t addr_align;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_virtual_resource_options;
+
+// For `forebay_device_resource_create`.
+typedef struct forebay_device_resource_options {
+  // sizeof(forebay_device_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+  uint32_t source;
+  // 1: the pool can be shared with other processes.
+  uint32_t ipc_enabled;
+  // Most bytes that the pool holds; 0: the driver's own limit.
+  uint64_t max_size;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_device_resource_options;
+
+// For `forebay_pinned_resource_create`.
+typedef struct forebay_pinned_resource_options {
+  // sizeof(forebay_pinned_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+  uint32_t source;
+  // 1: the pool can be shared with other processes.
+  uint32_t ipc_enabled;
+  // The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
+  int32_t numa_id;
+  // In whose context the pool's calls are made.
+  int32_t device;
+  // 1: Forebay's own pinned pool, whatever the driver has.
+  uint32_t own_pool;
+  // Zero.
+  uint32_t reserved0;
+  // Most bytes that the pool holds; 0: the driver's own limit.
+  uint64_t max_size;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_pinned_resource_options;
+
+// For `forebay_managed_resource_create`.
+typedef struct forebay_managed_resource_options {
+  // sizeof(forebay_managed_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*.
+  uint32_t source;
+  // Where the memory lies by preference: FOREBAY_LOCATION_NONE, _DEVICE, _HOST or _HOST_NUMA.
+  uint32_t preferred_location_type;
+  // The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
+  int32_t preferred_location;
+  // In whose context the pool's calls are made.
+  int32_t device;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_managed_resource_options;
+
+// For `forebay_host_resource_create`.
+typedef struct forebay_host_resource_options {
+  // sizeof(forebay_host_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // 1: pinned for every context, not only for `device`'s.
+  uint32_t portable;
+  // 1: kernels can reach it.
+  uint32_t mapped;
+  // 1: write-combined: faster over the bus, slow for the host to read.
+  uint32_t write_combined;
+  // Zero.
+  uint32_t reserved0;
+  // In whose context the calls are made.
+  int32_t device;
+  // Zero.
+  uint32_t reserved1;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_host_resource_options;
 
 // A device's figures: bytes, and counts since the pool was made.
 typedef struct forebay_stats {
@@ -208,6 +556,61 @@ typedef struct forebay_stream_stats {
 extern "C" {
 #endif // __cplusplus
 
+// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`; with
+// `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the object and
+// frees it with `forebay_buffer_destroy`. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size. Nothing
+// is taken over then.
+enum forebay_status forebay_buffer_from_handle(void *ptr,
+                                               uint64_t bytes,
+                                               struct forebay_resource *resource,
+                                               forebay_release_fn release,
+                                               void *context,
+                                               void *stream,
+                                               struct forebay_buffer **out);
+
+// Frees the object; closes the buffer if it is open. NULL is fine.
+void forebay_buffer_destroy(struct forebay_buffer *buffer);
+
+// Gives the memory back in the order of the stream of its allocation. Twice is harmless. While DLPack tensors of the
+// buffer are alive its memory stays, and goes back with the last of them. Any thread.
+enum forebay_status forebay_buffer_close(struct forebay_buffer *buffer);
+
+// The same in the order of `stream`.
+enum forebay_status forebay_buffer_close_on(struct forebay_buffer *buffer, void *stream);
+
+// What is known of the buffer, also after it was closed. Any thread.
+enum forebay_status forebay_buffer_get_info(const struct forebay_buffer *buffer,
+                                            struct forebay_buffer_info *out);
+
+// The resource that the buffer is of, as a new object that the caller owns. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for a buffer without one.
+enum forebay_status forebay_buffer_get_resource(const struct forebay_buffer *buffer,
+                                                struct forebay_resource **out);
+
+// Copies all of `src` into `dst`, on `stream`. Both stay open until the copy is done. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for sizes that differ.
+enum forebay_status forebay_buffer_copy(struct forebay_buffer *dst,
+                                        const struct forebay_buffer *src,
+                                        void *stream);
+
+// Copies `src` into a new buffer that the resource of `src` allocates, on `stream`. The caller owns it. Any thread.
+enum forebay_status forebay_buffer_copy_new(const struct forebay_buffer *src,
+                                            void *stream,
+                                            struct forebay_buffer **out);
+
+// Repeats the low `width` bytes of `value` (1, 2 or 4; little end first) over the buffer, on `stream`. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple of
+// the width.
+enum forebay_status forebay_buffer_fill(struct forebay_buffer *buffer,
+                                        uint32_t value,
+                                        uint32_t width,
+                                        void *stream);
+
 // Sets the function that gives CuPy's current stream: the C function inside the capsule
 // `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
 // stream. Any thread.
@@ -229,6 +632,112 @@ void *forebay_cupy_malloc(void *_param,
 void forebay_cupy_free(void *_param,
                        void *ptr,
                        int _device);
+
+// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
+// stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
+enum forebay_status forebay_buffer_to_dlpack(struct forebay_buffer *buffer,
+                                             struct DLManagedTensorVersioned **out);
+
+// The same as the struct of DLPack before 1.0.
+enum forebay_status forebay_buffer_to_dlpack_legacy(struct forebay_buffer *buffer,
+                                                    struct DLManagedTensor **out);
+
+// A buffer of a tensor's memory: CUDA, pinned, managed or host memory, any shape and type, contiguous in C order. On
+// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's. `stream`
+// is what close is ordered by. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only tensors;
+// FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
+enum forebay_status forebay_buffer_from_dlpack(struct DLManagedTensorVersioned *tensor,
+                                               void *stream,
+                                               struct forebay_buffer **out);
+
+// The same for the struct of DLPack before 1.0.
+enum forebay_status forebay_buffer_from_dlpack_legacy(struct DLManagedTensor *tensor,
+                                                      void *stream,
+                                                      struct forebay_buffer **out);
+
+// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or "dltensor_versioned":
+// calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds Python's lock, as every
+// destructor of a capsule does. Pass its address to PyCapsule_New.
+void forebay_dlpack_capsule_delete(void *capsule);
+
+// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor by
+// SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to keep it.
+// `uuid` has room for 16 bytes. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool without IPC and for a mapped one, FOREBAY_STATUS_UNSUPPORTED for a
+// resource that is not a pool of the driver: its buffers are shared one by one.
+enum forebay_status forebay_resource_get_allocation_handle(struct forebay_resource *resource,
+                                                           int32_t *fd,
+                                                           uint8_t *uuid);
+
+// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's buffers.
+// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter. `fd` stays the caller's, who may close it after
+// the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is given
+// and `fd` is not looked at. A named pool is registered. Any thread.
+enum forebay_status forebay_resource_from_allocation_handle(uint32_t kind,
+                                                            int32_t device,
+                                                            int32_t fd,
+                                                            const uint8_t *uuid,
+                                                            struct forebay_resource **out);
+
+// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the one
+// that was registered before under that key, if it is still held by anybody, else this one; a new object, the caller's.
+// The registry keeps nothing alive. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool of this process.
+enum forebay_status forebay_resource_register(struct forebay_resource *resource,
+                                              const uint8_t *uuid,
+                                              struct forebay_resource **out);
+
+// The mapped pool that is registered under a uuid, as a new object that the caller owns. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND if there is none.
+enum forebay_status forebay_resource_from_registry(const uint8_t *uuid, struct forebay_resource **out);
+
+// Starts this process's exchange service: a thread that answers other processes of this user. Exporting starts it too.
+// Again is harmless. Any thread.
+enum forebay_status forebay_ipc_serve(void);
+
+// Names the buffer for other processes. Keep it open until they have mapped it; what is mapped stays valid whatever
+// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer can
+// reach other blocks in the same chunks. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot be
+// shared.
+enum forebay_status forebay_buffer_get_ipc_descriptor(struct forebay_buffer *buffer,
+                                                      struct forebay_ipc_descriptor *out);
+
+// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of the
+// memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered; for
+// memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The descriptor
+// is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any thread; waits for
+// the exporter, at most 10 s for each answer.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for memory that was freed and a pool that is not mapped, FOREBAY_STATUS_PEER for an
+// exporter that is gone, FOREBAY_STATUS_NOT_PERMITTED for one of another user.
+enum forebay_status forebay_buffer_from_ipc_descriptor(struct forebay_resource *resource,
+                                                       const struct forebay_ipc_descriptor *descriptor,
+                                                       uint64_t bytes,
+                                                       void *stream,
+                                                       struct forebay_buffer **out);
+
+// Names the memory from `ptr`, anywhere in a live block of a Forebay pool, to the block's end for other processes, as
+// `forebay_buffer_get_ipc_descriptor` does. Freeing the block ends it. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block.
+enum forebay_status forebay_ipc_export(struct forebay_pool *pool,
+                                       const void *ptr,
+                                       struct forebay_ipc_descriptor *out);
+
+// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy handle.
+// Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for memory without such a handle.
+enum forebay_status forebay_ipc_export_foreign(const void *ptr,
+                                               uint64_t bytes,
+                                               struct forebay_ipc_descriptor *out);
 
 // Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
 // work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
@@ -273,6 +782,15 @@ enum forebay_status forebay_malloc(struct forebay_pool *pool,
                                    int32_t device,
                                    void *stream,
                                    void **out);
+
+// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
+// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
+// memory while the device is behind. Otherwise as `forebay_malloc`.
+enum forebay_status forebay_malloc_ready(struct forebay_pool *pool,
+                                         uint64_t bytes,
+                                         int32_t device,
+                                         void *stream,
+                                         void **out);
 
 // Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
 // is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
@@ -358,6 +876,149 @@ enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t devic
 enum forebay_status forebay_private_release(struct forebay_pool *pool,
                                             int32_t device,
                                             uint64_t id);
+
+// Frees the object. The resource itself lives as long as other objects and open buffers refer to it; a pool that it
+// owns ends with it. NULL is fine.
+void forebay_resource_destroy(struct forebay_resource *resource);
+
+// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back to
+// the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool that
+// is not owned. Any thread.
+enum forebay_status forebay_resource_close(struct forebay_resource *resource);
+
+// Allocates `bytes`, usable by work queued on `stream` from now on, as a buffer that the caller owns and frees with
+// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is the
+// buffer's. 0 bytes give a buffer at NULL. Any thread.
+//
+// Returns FOREBAY_STATUS_OUT_OF_MEMORY, FOREBAY_STATUS_CLOSED, FOREBAY_STATUS_NOT_PERMITTED for a mapped pool.
+enum forebay_status forebay_resource_allocate(struct forebay_resource *resource,
+                                              uint64_t bytes,
+                                              void *stream,
+                                              struct forebay_buffer **out);
+
+// The same as a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give NULL. Any thread.
+enum forebay_status forebay_resource_allocate_pointer(struct forebay_resource *resource,
+                                                      uint64_t bytes,
+                                                      void *stream,
+                                                      void **out);
+
+// Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
+// closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
+enum forebay_status forebay_resource_deallocate(struct forebay_resource *resource,
+                                                void *ptr,
+                                                uint64_t bytes,
+                                                void *stream);
+
+// What is known of the resource. Any thread.
+enum forebay_status forebay_resource_get_info(const struct forebay_resource *resource,
+                                              struct forebay_resource_info *out);
+
+// Reads an attribute of the pool behind the resource: a FOREBAY_ATTRIBUTE_*. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for a resource without a pool.
+enum forebay_status forebay_resource_get_attribute(const struct forebay_resource *resource,
+                                                   uint32_t number,
+                                                   uint64_t *out);
+
+// Writes an attribute: the three REUSE_* (0 or 1), RELEASE_THRESHOLD (bytes), and the two *_HIGH (0 only). Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for what can only be read and for a value out of range,
+// FOREBAY_STATUS_UNSUPPORTED where the pool has no such choice.
+enum forebay_status forebay_resource_set_attribute(struct forebay_resource *resource,
+                                                   uint32_t number,
+                                                   uint64_t value);
+
+// What device `peer` may do with the resource's memory: a FOREBAY_ACCESS_*. Any thread.
+enum forebay_status forebay_resource_get_peer_access(const struct forebay_resource *resource,
+                                                     int32_t peer_device,
+                                                     uint32_t *access);
+
+// Says what device `peer` may do with the resource's memory, live blocks included. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED where the devices cannot reach each other, or where the resource's options have
+// settled it.
+enum forebay_status forebay_resource_set_peer_access(struct forebay_resource *resource,
+                                                     int32_t peer_device,
+                                                     uint32_t access);
+
+// Gives idle memory back to the system until at most `keep` bytes are held. Any thread.
+enum forebay_status forebay_resource_trim(struct forebay_resource *resource, uint64_t keep);
+
+// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are kept,
+// as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free, which they
+// are up to the device's memory or twice the first size; else it moves, and the old address is unmapped once `stream` has
+// done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options. Descriptors of the
+// buffer for other processes end with the change. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for a resource of another kind, FOREBAY_STATUS_INVALID_ARGUMENT for a buffer of
+// another resource, FOREBAY_STATUS_BUSY while a DLPack tensor of the buffer is alive.
+enum forebay_status forebay_resource_modify_allocation(struct forebay_resource *resource,
+                                                       struct forebay_buffer *buffer,
+                                                       uint64_t new_size,
+                                                       const struct forebay_virtual_resource_options *config,
+                                                       void *stream);
+
+// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
+// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
+// it with `forebay_resource_destroy`. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
+enum forebay_status forebay_device_resource_create(int32_t device,
+                                                   const struct forebay_device_resource_options *options,
+                                                   struct forebay_resource **out);
+
+// A stream-ordered pool of pinned host memory as a resource. NULL options: the pool that is current, or the default one,
+// not owned. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
+// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
+// it with `forebay_resource_destroy`. Any thread.
+//
+// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
+// Forebay's own pool is ready at once.
+enum forebay_status forebay_pinned_resource_create(const struct forebay_pinned_resource_options *options,
+                                                   struct forebay_resource **out);
+
+// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
+// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
+// the object and frees it with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_managed_resource_create(const struct forebay_managed_resource_options *options,
+                                                    struct forebay_resource **out);
+
+// Virtual memory as a resource: each buffer has addresses of its own and can grow. NULL options: the defaults of
+// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
+// owns the object and frees it with `forebay_resource_destroy`. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
+enum forebay_status forebay_virtual_resource_create(int32_t device,
+                                                    const struct forebay_virtual_resource_options *options,
+                                                    struct forebay_resource **out);
+
+// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
+// waits for the whole device. NULL options: portable and mapped, for device 0. The caller owns the object and frees it
+// with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_host_resource_create(const struct forebay_host_resource_options *options,
+                                                 struct forebay_resource **out);
+
+// One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
+// at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_pool_resource(struct forebay_pool *pool,
+                                          int32_t device,
+                                          struct forebay_resource **out);
+
+// Fills `options`: a new pool, not shared, with the driver's own limit. Any thread.
+enum forebay_status forebay_device_resource_options_init(struct forebay_device_resource_options *options);
+
+// Fills `options`: a new pool of the driver for device 0, not shared, placed by the system. Any thread.
+enum forebay_status forebay_pinned_resource_options_init(struct forebay_pinned_resource_options *options);
+
+// Fills `options`: a new pool for device 0, without a preferred location. Any thread.
+enum forebay_status forebay_managed_resource_options_init(struct forebay_managed_resource_options *options);
+
+// Fills `options`: pinned memory of the device that can leave as a file descriptor, in recommended granules, for the
+// device alone. Any thread.
+enum forebay_status forebay_virtual_resource_options_init(struct forebay_virtual_resource_options *options);
+
+// Fills `options`: portable and mapped, for device 0. Any thread.
+enum forebay_status forebay_host_resource_options_init(struct forebay_host_resource_options *options);
 
 // A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
 // true of a moment, together they may be of several. Any thread.

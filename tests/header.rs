@@ -107,6 +107,15 @@ fn it_compiles_as_c11_and_cpp17() {
 #endif
 ASSERT(sizeof(forebay_options) == 112, "options");
 ASSERT(sizeof(forebay_stats) == 296, "stats");
+ASSERT(sizeof(forebay_device_resource_options) == 64, "device resource options");
+ASSERT(sizeof(forebay_pinned_resource_options) == 80, "pinned resource options");
+ASSERT(sizeof(forebay_managed_resource_options) == 64, "managed resource options");
+ASSERT(sizeof(forebay_virtual_resource_options) == 96, "virtual resource options");
+ASSERT(sizeof(forebay_host_resource_options) == 64, "host resource options");
+ASSERT(sizeof(forebay_resource_info) == 120, "resource info");
+ASSERT(sizeof(forebay_buffer_info) == 96, "buffer info");
+ASSERT(sizeof(forebay_ipc_descriptor) == 256, "descriptor");
+ASSERT(FOREBAY_STATUS_PEER == 16, "status numbers are fixed");
 ASSERT(sizeof(forebay_stream_stats) == 80, "stream stats");
 ASSERT(FOREBAY_STATUS_PANIC == 13, "status numbers are fixed");
 ASSERT(FOREBAY_VERSION_NUMBER == FOREBAY_VERSION_MAJOR * 10000 + FOREBAY_VERSION_MINOR * 100 + FOREBAY_VERSION_PATCH, "");

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::guard::Fault;
 use crate::resource::Pool;
+use crate::resource::buffer::Buffer;
+use crate::resource::memory_resource::MemoryResource;
 use crate::units::{Address, StreamHandle};
 
 /// A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
@@ -31,6 +33,71 @@ impl ForebayPool {
     pub(super) unsafe fn get<'a>(object: *const Self) -> Result<&'a Pool, Fault> {
         // SAFETY: not NULL after the check, and alive as the caller promises.
         unsafe { object.as_ref() }.map(|object| &*object.pool).ok_or(Fault::Null("pool"))
+    }
+
+    /// The pool, to keep.
+    ///
+    /// # Safety
+    /// `object` is NULL or came from [`ForebayPool::into_raw`] and is alive.
+    pub(super) unsafe fn share(object: *const Self) -> Result<Arc<Pool>, Fault> {
+        // SAFETY: as the caller promises.
+        unsafe { object.as_ref() }.map(|object| Arc::clone(&object.pool)).ok_or(Fault::Null("pool"))
+    }
+}
+
+/// A memory resource. Several objects may refer to one resource.
+pub struct ForebayResource {
+    resource: Arc<dyn MemoryResource>,
+}
+
+impl ForebayResource {
+    pub(super) fn into_raw(resource: Arc<dyn MemoryResource>) -> *mut Self {
+        Box::into_raw(Box::new(Self { resource }))
+    }
+
+    /// # Safety
+    /// `object` is NULL, or came from [`ForebayResource::into_raw`] and was not dropped.
+    pub(super) unsafe fn drop_raw(object: *mut Self) {
+        if !object.is_null() {
+            // SAFETY: as the caller promises.
+            drop(unsafe { Box::from_raw(object) });
+        }
+    }
+
+    /// # Safety
+    /// `object` is NULL or came from [`ForebayResource::into_raw`], and outlives the returned reference.
+    #[inline]
+    pub(super) unsafe fn get<'a>(object: *const Self) -> Result<&'a Arc<dyn MemoryResource>, Fault> {
+        // SAFETY: not NULL after the check, and alive as the caller promises.
+        unsafe { object.as_ref() }.map(|object| &object.resource).ok_or(Fault::Null("resource"))
+    }
+}
+
+/// A buffer.
+pub struct ForebayBuffer {
+    buffer: Buffer,
+}
+
+impl ForebayBuffer {
+    pub(super) fn into_raw(buffer: Buffer) -> *mut Self {
+        Box::into_raw(Box::new(Self { buffer }))
+    }
+
+    /// # Safety
+    /// `object` is NULL, or came from [`ForebayBuffer::into_raw`] and was not dropped.
+    pub(super) unsafe fn drop_raw(object: *mut Self) {
+        if !object.is_null() {
+            // SAFETY: as the caller promises.
+            drop(unsafe { Box::from_raw(object) });
+        }
+    }
+
+    /// # Safety
+    /// `object` is NULL or came from [`ForebayBuffer::into_raw`], and outlives the returned reference.
+    #[inline]
+    pub(super) unsafe fn get<'a>(object: *const Self) -> Result<&'a Buffer, Fault> {
+        // SAFETY: not NULL after the check, and alive as the caller promises.
+        unsafe { object.as_ref() }.map(|object| &object.buffer).ok_or(Fault::Null("buffer"))
     }
 }
 

@@ -47,6 +47,28 @@ pub unsafe extern "C" fn forebay_malloc(
     })
 }
 
+/// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
+/// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
+/// memory while the device is behind. Otherwise as `forebay_malloc`.
+///
+/// # Safety
+/// As `forebay_malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_ready(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc_ready(bytes, device, handle(stream), ForebayFramework::C as u8)?));
+        Ok(())
+    })
+}
+
 /// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
 /// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
 /// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must

@@ -2,17 +2,25 @@
 //!
 //! `include/forebay.h` is made from these files, in this order.
 
+pub mod buffer;
+pub mod choices;
 pub mod cupy;
 mod cxx;
+pub mod dlpack;
 pub mod guard;
 pub mod handle;
+pub mod ipc;
 pub mod limits;
 pub mod memory;
 pub mod pool;
 pub mod private;
 mod python;
+pub mod resource;
+pub mod resource_create;
+pub mod resource_options;
 pub mod stats;
 pub mod status;
 pub mod streams;
 pub mod torch;
 pub mod version;
+mod versioned;

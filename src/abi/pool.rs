@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, c_char};
 
+use super::choices::ForebayLocation;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, output};
 use super::status::ForebayStatus;
 use crate::driver::Choice;
-use crate::resource::{Error, Options, Pool, configure, shared};
+use crate::resource::{Error, Location, Options, Pool, configure, shared};
 
 /// Layout of `forebay_options`.
 pub const FOREBAY_OPTIONS_VERSION: u32 = 1;
@@ -27,12 +28,16 @@ pub struct ForebayOptions {
     pub fraction: f64,
     /// Largest chunk of physical memory in bytes, a power of two; 0: follows the pool. FOREBAY_MAX_CHUNK.
     pub max_chunk: u64,
+    /// Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
+    pub location: u32,
+    /// For pinned memory: the NUMA node; -1: the one nearest to each device, as far as the driver knows.
+    pub numa_id: i32,
     /// 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
     pub grow_first: u32,
     /// Zero.
     pub reserved0: u32,
     /// Zero.
-    pub reserved: [u64; 8],
+    pub reserved: [u64; 7],
 }
 
 /// # Safety
@@ -53,7 +58,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
     }
     // SAFETY: its size was just checked.
     let options = unsafe { &*options };
-    if options.reserved0 != 0 || options.reserved != [0; 8] {
+    if options.reserved0 != 0 || options.reserved != [0; 7] {
         return Err(
             Error::invalid("reserved words of options are not zero: fill them with forebay_options_init").into()
         );
@@ -70,8 +75,27 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
         1 => true,
         other => return Err(Error::invalid(format_args!("grow_first is {other}; it takes 0 or 1")).into()),
     };
-    let read =
-        Options { driver, limit: options.limit, fraction: options.fraction, max_chunk: options.max_chunk, grow_first };
+    let location = match ForebayLocation::read(options.location)? {
+        ForebayLocation::Device => Location::Device,
+        ForebayLocation::HostNuma => Location::Host { numa_node: u32::try_from(options.numa_id).ok() },
+        _ => {
+            return Err(Error::invalid(format_args!(
+                "location is {}; a pool takes {} (device) or {} (pinned memory of the host)",
+                options.location,
+                ForebayLocation::Device as u32,
+                ForebayLocation::HostNuma as u32
+            ))
+            .into());
+        }
+    };
+    let read = Options {
+        driver,
+        limit: options.limit,
+        fraction: options.fraction,
+        max_chunk: options.max_chunk,
+        location,
+        grow_first,
+    };
     read.validate()?;
     Ok(read)
 }
@@ -95,9 +119,11 @@ pub unsafe extern "C" fn forebay_options_init(options: *mut ForebayOptions) -> F
             limit: read.limit,
             fraction: read.fraction,
             max_chunk: read.max_chunk,
+            location: ForebayLocation::Device as u32,
+            numa_id: -1,
             grow_first: read.grow_first.into(),
             reserved0: 0,
-            reserved: [0; 8],
+            reserved: [0; 7],
         });
         Ok(())
     })

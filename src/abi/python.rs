@@ -41,6 +41,23 @@ pub(super) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
     }
 }
 
+/// What a capsule of this name holds; NULL for one of another name.
+///
+/// # Safety
+/// `capsule` is a Python capsule, and the GIL is held.
+pub(super) unsafe fn capsule(capsule: Object, name: &CStr) -> Object {
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI; a capsule and the GIL as the caller promises.
+    unsafe {
+        let is_valid = symbol::<unsafe extern "C" fn(Object, *const c_char) -> c_int>(&program, c"PyCapsule_IsValid");
+        let get = symbol::<unsafe extern "C" fn(Object, *const c_char) -> Object>(&program, c"PyCapsule_GetPointer");
+        match (is_valid, get) {
+            (Some(is_valid), Some(get)) if is_valid(capsule, name.as_ptr()) != 0 => get(capsule, name.as_ptr()),
+            _ => std::ptr::null_mut(),
+        }
+    }
+}
+
 /// Clears a pending exception. pre: the calling thread holds the GIL, if there is one.
 pub(super) fn clear() {
     let program = Library::this();

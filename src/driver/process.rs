@@ -1,5 +1,7 @@
-//! What happens to the whole process: forks.
+//! What is the whole process's: forks, and the memory of its host; and whose another process is.
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,4 +29,33 @@ pub fn watch_fork() {
 #[must_use]
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+/// All memory of the host, in bytes.
+pub fn host_memory() -> super::Result<u64> {
+    // SAFETY: an all-zero sysinfo is a valid value.
+    let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: writes the struct.
+    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
+        let why = std::io::Error::last_os_error().to_string();
+        return Err(super::DriverError::new(super::ErrorKind::Failed, "sysinfo", why));
+    }
+    Ok(info.totalram * u64::from(info.mem_unit))
+}
+
+/// The effective user of the process at the other end of a UNIX socket, as it was when it connected or listened.
+///
+/// Asked for here and not through a crate that gives the process's number as well: that number is 0 where the other
+/// process cannot be seen from this PID namespace, which such crates hold to be impossible.
+pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&peer) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: `peer` has the type that this option fills in, and `length` is its size.
+    let failed =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut peer).cast(), &raw mut length) };
+    if failed != 0 || length as usize != size_of_val(&peer) {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(peer.uid)
 }

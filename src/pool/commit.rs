@@ -2,15 +2,15 @@
 
 use super::arena::{Arena, Retired};
 use super::block::{BlockId, IDLE, Kind, NONE, Owner};
-use super::chunk::ChunkId;
+use super::chunk::{Chunk, ChunkId};
 use super::plan::{Plan, Source};
 
-/// A chunk that can be given back to the driver.
+/// A chunk and where it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spare {
+pub struct Placed {
     /// For [`Arena::forget`].
     pub chunk: ChunkId,
-    /// First page where it is mapped.
+    /// First page.
     pub page: u64,
     /// Pages.
     pub pages: u64,
@@ -105,7 +105,7 @@ impl Arena {
     /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
     /// where there are so many.
     #[must_use]
-    pub fn spare(&self, pages: u64) -> Vec<Spare> {
+    pub fn spare(&self, pages: u64) -> Vec<Placed> {
         let page_grains = self.options.page_grains;
         let mut found = Vec::new();
         let mut total = 0;
@@ -120,7 +120,7 @@ impl Arena {
                     let id = self.chunks.at(to - 1);
                     let chunk = self.chunks.get(id);
                     if chunk.page >= from && chunk.end() <= to {
-                        found.push(Spare { chunk: id, page: chunk.page, pages: chunk.pages, handle: chunk.handle });
+                        found.push(self.placed(id));
                         total += chunk.pages;
                     }
                     to = chunk.page.max(from);
@@ -131,7 +131,7 @@ impl Arena {
     }
 
     /// A spare chunk has been unmapped.
-    pub fn forget(&mut self, spare: Spare) {
+    pub fn forget(&mut self, spare: Placed) {
         let id = self.free_block_of(spare.page);
         let id = self.carve_pages(id, spare.page, spare.pages);
         self.chunks.remove(spare.chunk);
@@ -141,13 +141,25 @@ impl Arena {
 
     /// Every chunk: first page, pages, handle. For taking the arena down.
     #[must_use]
-    pub fn all_chunks(&self) -> Vec<Spare> {
-        let spare = |(chunk, c): (ChunkId, super::chunk::Chunk)| Spare {
-            chunk,
-            page: c.page,
-            pages: c.pages,
-            handle: c.handle,
-        };
-        self.chunks.alive().map(spare).collect()
+    pub fn all_chunks(&self) -> Vec<Placed> {
+        self.chunks.alive().map(|(chunk, _)| self.placed(chunk)).collect()
+    }
+
+    /// The chunks that a live block lies in, in address order.
+    #[must_use]
+    pub fn chunks_under(&self, start: u64, grains: u64) -> Vec<Placed> {
+        let (mut page, end) = self.pages_of(start, start + grains);
+        let mut found = Vec::new();
+        while page < end {
+            let chunk = self.placed(self.chunks.at(page));
+            page = chunk.page + chunk.pages;
+            found.push(chunk);
+        }
+        found
+    }
+
+    fn placed(&self, chunk: ChunkId) -> Placed {
+        let Chunk { page, pages, handle, .. } = self.chunks.get(chunk);
+        Placed { chunk, page, pages, handle }
     }
 }

@@ -59,7 +59,7 @@ pub use arena::{Arena, ArenaOptions, Retired};
 pub use block::{BlockId, IDLE, Owner};
 pub use check::Totals;
 pub use chunk::ChunkId;
-pub use commit::Spare;
+pub use commit::Placed;
 pub use front::{Cached, Front};
 pub use plan::{Fill, Plan, Source};
 pub use table::{Header, State, Table};

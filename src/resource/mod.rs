@@ -1,13 +1,27 @@
 //! What a caller can ask for.
 //!
 //! ```text
-//!   pool             Forebay's own pool of each device, and of pinned host memory: the shared one and others
+//!   memory_resource  what every source of memory offers; the sources:
+//!     pool             Forebay's own pool of each device, and of pinned host memory (own_pool: as a resource)
+//!     driver_pool      the driver's stream-ordered pools: device, pinned, managed
+//!     virtual_memory   buffers that grow
+//!     plain            page-locked and managed memory without streams
+//!   buffer           a piece of memory from any of them, or from elsewhere
+//!   sharing          how memory reaches another process of the same user: descriptors, the exchange, imports
 //! ```
 
+pub mod buffer;
+pub mod driver_pool;
 mod error;
+pub mod memory_resource;
+pub mod own_pool;
+pub mod plain;
 pub mod pool;
+pub mod sharing;
+pub mod virtual_memory;
 
 pub use error::{Error, Result};
 pub use pool::{
-    Callback, DevicePool, Filter, Options, Pool, Stats, StreamStats, TAGS, configure, existing, own_private_id, shared,
+    Callback, DevicePool, Filter, Location, Options, Pool, Stats, StreamStats, TAGS, configure, existing,
+    own_private_id, shared,
 };

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::backing::Backing;
 use super::inner::Inner;
 use super::options::Options;
 use super::pressure::Pressure;
 use super::private::Route;
+use super::room::Asker;
 use super::segments::Segments;
 use super::stream::Stream;
-use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind};
-use crate::pool::{Arena, ArenaOptions, Cached, Header, State, Table};
+use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind, Place};
+use crate::pool::{Arena, ArenaOptions, Cached, Header, IDLE, State, Table};
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -34,8 +36,7 @@ pub struct DevicePool {
     pub(super) device: DeviceId,
     pub(super) capabilities: Capabilities,
     pub(super) options: Options,
-    /// The device's memory in bytes.
-    pub(super) total: u64,
+    pub(super) backing: Backing,
     /// Start and length of the reservation; for plain segments the start is 0.
     pub(super) base: Address,
     pub(super) span: u64,
@@ -80,16 +81,16 @@ impl DevicePool {
         pressure: Arc<Pressure>,
     ) -> Result<Self> {
         let capabilities = driver.capabilities(device)?;
-        let total = driver.memory_info(device)?.total;
-        let granularity = capabilities.granularity;
+        let backing = Backing::new(&driver, device, options, &capabilities)?;
+        let granularity = backing.granularity;
         if options.max_chunk != 0 && options.max_chunk < granularity {
             return Err(Error::invalid(format_args!(
                 "max_chunk is {} bytes; device {device} maps no less than {granularity} at a time",
                 options.max_chunk
             )));
         }
-        let span = (total * ADDRESSES_PER_BYTE).next_multiple_of(granularity);
-        let base = if capabilities.vmm { driver.reserve(device, span)? } else { Address(0) };
+        let span = (backing.total * ADDRESSES_PER_BYTE).next_multiple_of(granularity);
+        let base = if backing.movable { backing.reserve(span)? } else { Address(0) };
         let table = Arc::new(Table::new(span / GRAIN));
         let pages = span / granularity;
         let arena = Arena::new(
@@ -99,7 +100,7 @@ impl DevicePool {
                 small_pages: pages / 4,
                 small_grains: SMALL / GRAIN,
                 max_chunk_pages: options.max_chunk / granularity,
-                movable: capabilities.vmm,
+                movable: backing.movable,
             },
             Arc::clone(&table),
         );
@@ -108,11 +109,11 @@ impl DevicePool {
             device,
             capabilities,
             options: options.clone(),
-            total,
             base,
             span,
             table,
-            segments: (!capabilities.vmm).then(RwLock::default),
+            segments: (!backing.movable).then(RwLock::default),
+            backing,
             inner: Mutex::new(Inner::new(arena)),
             streams: RwLock::default(),
             routes: RwLock::default(),
@@ -137,7 +138,7 @@ impl DevicePool {
             clippy::cast_sign_loss,
             reason = "a share of memory need not be exact to the byte"
         )]
-        let share = (self.total as f64 * fraction) as u64;
+        let share = (self.backing.total as f64 * fraction) as u64;
         // 0 would read as no limit.
         bytes.min(share.max(1))
     }
@@ -146,6 +147,18 @@ impl DevicePool {
     #[must_use]
     pub fn device(&self) -> DeviceId {
         self.device
+    }
+
+    /// Where its memory lies.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.backing.place()
+    }
+
+    /// Whether its memory can be given to other processes as file descriptors.
+    #[must_use]
+    pub fn is_shareable(&self) -> bool {
+        self.backing.is_shareable()
     }
 
     // ---- out -----------------------------------------------------------------------------------------
@@ -178,6 +191,17 @@ impl DevicePool {
                 self.make_room(stream, grains)?
             }
         };
+        self.table.write(start, Header::live(grains, stream.slot, tag, false));
+        self.book(stream, grains, tag);
+        Ok(self.address(start))
+    }
+
+    /// Gives out memory whose every use is proven to be over.
+    pub(super) fn allocate_ready(&self, stream: &Arc<Stream>, grains: u64, tag: u8, captured: bool) -> Result<Address> {
+        if captured {
+            return Err(refuse_capture(stream));
+        }
+        let start = self.room_for(Asker { stream, owner: IDLE, private: true }, grains)?;
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
         self.book(stream, grains, tag);
         Ok(self.address(start))

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::export::OnFree;
 use super::fence::Fence;
 use super::private::Private;
 use super::stream::Stream;
@@ -10,7 +11,6 @@ use crate::driver::Physical;
 use crate::pool::{Arena, Owner, Retired};
 
 /// The arena, and everything about it that is not in the streams' fronts.
-#[derive(Debug)]
 pub(super) struct Inner {
     pub arena: Arena,
     /// By stream slot.
@@ -29,6 +29,10 @@ pub(super) struct Inner {
     pub quarantine: Vec<(u64, Owner)>,
     /// Owners of released private pools, waiting for the same.
     pub released: HashSet<Owner>,
+    /// What to do when an exported block is freed, by its start.
+    pub exports: HashMap<u64, Vec<OnFree>>,
+    /// Physical memory made for a plan that came out otherwise, for the next one. Bytes beside it.
+    pub prepared: Vec<(Physical, u64)>,
     /// Physical memory that is unmapped but that the driver refused to take back.
     pub orphans: Vec<(Physical, u64)>,
     pub figures: Figures,
@@ -68,6 +72,12 @@ pub(super) struct Figures {
     pub past_hits: u64,
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("arena", &self.arena).field("figures", &self.figures).finish_non_exhaustive()
+    }
+}
+
 impl Inner {
     pub fn new(arena: Arena) -> Self {
         Self {
@@ -80,6 +90,8 @@ impl Inner {
             private_blocks: HashMap::new(),
             quarantine: Vec::new(),
             released: HashSet::new(),
+            exports: HashMap::new(),
+            prepared: Vec::new(),
             orphans: Vec::new(),
             figures: Figures::default(),
         }
@@ -137,8 +149,8 @@ impl Inner {
         *self.order(slot) = Order::default();
     }
 
-    /// Bytes of physical memory held for this pool, mapped or not.
-    pub fn orphaned(&self) -> u64 {
-        self.orphans.iter().map(|&(_, bytes)| bytes).sum()
+    /// Bytes of physical memory held for this pool that are not mapped.
+    pub fn unmapped(&self) -> u64 {
+        self.orphans.iter().chain(&self.prepared).map(|&(_, bytes)| bytes).sum()
     }
 }

@@ -8,12 +8,15 @@
 //!
 //! `shared` holds the one pool of the process that every framework uses.
 
+mod backing;
 mod device;
+mod export;
 mod fence;
 mod hit;
 mod inner;
 mod options;
 mod peak;
+mod peers;
 #[expect(clippy::module_inception, reason = "the pool itself, beside its parts")]
 mod pool;
 mod pressure;
@@ -32,7 +35,7 @@ mod tests;
 mod trim;
 
 pub use device::DevicePool;
-pub use options::Options;
+pub use options::{Location, Options};
 pub use pool::Pool;
 pub use pressure::Callback;
 pub use private::{Filter, own_private_id};

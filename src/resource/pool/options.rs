@@ -4,6 +4,19 @@ use crate::driver::Choice;
 
 use crate::resource::{Error, Result};
 
+/// Where a pool's memory lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Location {
+    /// On each device.
+    #[default]
+    Device,
+    /// Pinned on the host, for each device's streams apart.
+    Host {
+        /// Which NUMA node; `None`: the one nearest to the device, as far as the driver knows.
+        numa_node: Option<u32>,
+    },
+}
+
 /// How a pool behaves. The defaults are what almost everybody wants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
@@ -15,6 +28,8 @@ pub struct Options {
     pub fraction: f64,
     /// Largest chunk in bytes, a power of two; 0: chunks follow the pool's size. `FOREBAY_MAX_CHUNK`.
     pub max_chunk: u64,
+    /// Where its memory lies.
+    pub location: Location,
     /// Take new memory rather than wait for another stream's. `FOREBAY_GROW_FIRST`.
     pub grow_first: bool,
 }

@@ -35,7 +35,8 @@ impl DevicePool {
         (live, self.peaks.lock().live)
     }
 
-    pub(super) fn reset_live_peak(&self) {
+    /// Makes the bytes live now the most that were.
+    pub(crate) fn reset_live_peak(&self) {
         self.peaks.lock().live = 0;
         for stream in self.streams.read().all() {
             stream.hot.lock().counts.live_peak = stream.live.load(Ordering::Relaxed);

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use super::device::DevicePool;
 use super::hit::{self, Recent};
-use super::options::Options;
-use super::pressure::{Callback, Pressure, announce};
+use super::options::{Location, Options};
+use super::pressure::{Callback, Pressure, Source, announce};
 use super::private::Filter;
 use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
@@ -64,9 +64,10 @@ impl Pool {
         driver::process::watch_fork();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let devices = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
-        let pressure = Arc::new(Pressure::new(id));
+        let source = Source { memory: driver.memory(), host: options.location != Location::Device };
+        let pressure = Arc::new(Pressure::new(id, source));
         let pool = Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure });
-        announce(id, pool.driver.memory(), Arc::downgrade(&pool));
+        announce(id, source, Arc::downgrade(&pool));
         Ok(pool)
     }
 
@@ -85,6 +86,18 @@ impl Pool {
     #[must_use]
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether its memory is the host's.
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        self.options.location != Location::Device
     }
 
     /// How many devices there are.
@@ -131,20 +144,40 @@ impl Pool {
         if let Some(address) = self.malloc_hit(bytes, device, stream, tag) {
             return Ok(address);
         }
+        let grains = self.grains(bytes, device)?;
+        if grains == 0 {
+            return Ok(Address(0));
+        }
+        self.on_stream(device, stream, |home, stream, captured| home.allocate(stream, grains, tag, captured))
+    }
+
+    /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of
+    /// pinned memory. Takes what is proven unused, or grows; waits only where neither is possible.
+    ///
+    /// # Errors
+    /// As [`Pool::malloc`].
+    pub fn malloc_ready(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
+        let grains = self.grains(bytes, device)?;
+        if grains == 0 {
+            return Ok(Address(0));
+        }
+        self.on_stream(device, stream, |home, stream, captured| home.allocate_ready(stream, grains, tag, captured))
+    }
+
+    /// How many grains a request needs, if it can be made here at all.
+    fn grains(&self, bytes: u64, device: i32) -> Result<u64> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
-        }
-        if bytes == 0 {
-            return self.device(device).map(|_| Address(0));
         }
         if bytes > i64::MAX as u64 {
             return Err(Error::invalid(format_args!(
                 "{bytes} bytes asked for: no size is that large; a negative number reads as one"
             )));
         }
-        self.on_stream(device, stream, |home, stream, captured| {
-            home.allocate(stream, bytes.div_ceil(GRAIN), tag, captured)
-        })
+        if bytes == 0 {
+            self.device(device)?;
+        }
+        Ok(bytes.div_ceil(GRAIN))
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
@@ -209,7 +242,7 @@ impl Pool {
         Ok(header.grains() * GRAIN)
     }
 
-    fn device_of(&self, at: Address) -> Result<i32> {
+    pub(super) fn device_of(&self, at: Address) -> Result<i32> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }

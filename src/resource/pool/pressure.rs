@@ -14,7 +14,15 @@ use crate::units::DeviceId;
 pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
 
 /// All pools of the process, so that one can ask the others.
-static POOLS: Mutex<Vec<(u64, usize, Weak<Pool>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<(u64, Source, Weak<Pool>)>> = Mutex::new(Vec::new());
+
+/// What pools take their memory from: a driver's devices, or its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// [`Driver::memory`](crate::driver::Driver::memory).
+    pub memory: usize,
+    pub host: bool,
+}
 
 thread_local! {
     /// A callback that allocates must not be called again by that allocation.
@@ -24,6 +32,7 @@ thread_local! {
 /// Whom a pool asks.
 pub(super) struct Pressure {
     pool: u64,
+    source: Source,
     next: AtomicU64,
     callbacks: Mutex<Vec<(u64, std::sync::Arc<Callback>)>>,
 }
@@ -35,8 +44,8 @@ impl std::fmt::Debug for Pressure {
 }
 
 impl Pressure {
-    pub fn new(pool: u64) -> Self {
-        Self { pool, next: AtomicU64::new(1), callbacks: Mutex::default() }
+    pub fn new(pool: u64, source: Source) -> Self {
+        Self { pool, source, next: AtomicU64::new(1), callbacks: Mutex::default() }
     }
 
     pub fn add(&self, callback: Callback) -> u64 {
@@ -64,18 +73,18 @@ impl Pressure {
         helped
     }
 
-    /// Trims every other pool of the process that takes from the same memory of this device.
-    pub fn trim_others(&self, memory: usize, device: DeviceId) -> bool {
+    /// Trims every other pool of the process that takes from the same memory for this device.
+    pub fn trim_others(&self, device: DeviceId) -> bool {
         let others: Vec<_> = {
             let mut pools = POOLS.lock();
             pools.retain(|(_, _, pool)| pool.strong_count() > 0);
-            let others = pools.iter().filter(|&&(id, of, _)| id != self.pool && of == memory);
+            let others = pools.iter().filter(|&&(id, of, _)| id != self.pool && of == self.source);
             others.filter_map(|(_, _, pool)| pool.upgrade()).collect()
         };
         others.iter().map(|pool| pool.trim_if_used(device)).sum::<u64>() > 0
     }
 }
 
-pub(super) fn announce(id: u64, memory: usize, pool: Weak<Pool>) {
-    POOLS.lock().push((id, memory, pool));
+pub(super) fn announce(id: u64, source: Source, pool: Weak<Pool>) {
+    POOLS.lock().push((id, source, pool));
 }

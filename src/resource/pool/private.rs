@@ -173,6 +173,9 @@ impl DevicePool {
             return self.free_special(stream, start, header, how);
         }
         self.credit(header);
+        for withdraw in inner.exports.remove(&start).unwrap_or_default() {
+            withdraw();
+        }
         let uses = inner.uses.remove(&start).unwrap_or_default();
         if let Some(id) = inner.private_blocks.remove(&start) {
             // It goes back to the stream of its allocation, and only that stream's uses are in that order.

@@ -11,8 +11,10 @@ pub(super) const STEPS: [Step; 7] = [
     |pool, _| pool.clear_quarantine(),
     // Chunks can be moved and need no releasing; segments cannot.
     |pool, _| pool.segments.is_some() && pool.release_spare(0) > 0,
-    |pool, _| pool.capabilities.driver_pools && pool.driver.trim_driver_pools(pool.device).is_ok(),
-    |pool, _| pool.pressure.trim_others(pool.driver.memory(), pool.device),
+    |pool, _| {
+        !pool.backing.is_host() && pool.capabilities.driver_pools && pool.driver.trim_driver_pools(pool.device).is_ok()
+    },
+    |pool, _| pool.pressure.trim_others(pool.device),
     |pool, bytes| pool.pressure.call(pool.device, bytes),
     |pool, _| pool.wait_for_pending(),
 ];

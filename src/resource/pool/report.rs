@@ -63,7 +63,9 @@ impl DevicePool {
         let why = match shortage {
             Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
             Shortage::Device(error) => format!("the device has no more ({error})"),
-            Shortage::Addresses => format!("more than the pool's addresses, and the device has {}", Human(self.total)),
+            Shortage::Addresses => {
+                format!("more than the pool's addresses, and the device has {}", Human(self.backing.total))
+            }
         };
         let hint = match shortage {
             Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
+
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
 use super::stream::Stream;
 use crate::driver::{DriverError, ErrorKind, Physical};
-use crate::pool::{Fill, Owner, Plan, Source};
+use crate::pool::{Fill, IDLE, Owner, Plan, Source};
 use crate::resource::Result;
 use crate::units::{Address, GRAIN};
 
@@ -23,10 +25,17 @@ const FREE_GROWTH: u64 = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub stream: &'a Arc<Stream>,
-    /// In whose order: the stream's, or a private pool's.
+    /// In whose order: the stream's, a private pool's, or nobody's for memory that the host may touch at once.
     pub owner: Owner,
-    /// A private pool's memory may later be used on any stream: only proven idle memory will do.
+    /// A private pool's memory may later be used on any stream, nobody's by the host: only proven idle memory will do.
     pub private: bool,
+}
+
+impl Asker<'_> {
+    /// The epoch of memory that becomes free for the asker; nobody's memory has none.
+    fn epoch(&self, inner: &mut Inner) -> u64 {
+        if self.owner == IDLE { 0 } else { inner.epoch(self.stream.slot) }
+    }
 }
 
 /// Why there is no room under the lock.
@@ -73,28 +82,38 @@ impl DevicePool {
         if let Some(start) = inner.arena.take(asker.owner, grains) {
             return Ok(Ok(start));
         }
-        self.settle(&mut inner, Some(asker.stream));
+        // Its own memory is as good as idle to a stream, but not to the host.
+        self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
+        let mut prepared = false;
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
             }
-            let epoch = inner.epoch(asker.stream.slot);
+            let epoch = asker.epoch(&mut inner);
             inner.arena.complete_chunks(asker.owner, epoch);
             let Some(mut plan) = inner.arena.plan(asker.owner, grains) else {
                 return Ok(Err(Shortage::Addresses));
             };
             if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
-                plan = plan.tight(self.capabilities.granularity / GRAIN).unwrap_or(plan);
+                plan = plan.tight(self.backing.granularity / GRAIN).unwrap_or(plan);
             }
-            let new_bytes = plan.new_pages() * self.capabilities.granularity;
+            let new_bytes = plan.new_pages() * self.backing.granularity;
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
-            let thrifty = new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.total / FREE_GROWTH;
+            let thrifty =
+                new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.backing.total / FREE_GROWTH;
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
                 continue;
             }
             if over > 0 && new_bytes > 0 {
                 return Ok(Err(Shortage::Limit(over)));
+            }
+            if new_bytes > 0 && self.backing.is_host() && self.segments.is_none() && !prepared {
+                // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
+                let made = MutexGuard::unlocked(&mut inner, || self.prepare(&plan));
+                inner.prepared.extend(made);
+                prepared = true;
+                continue;
             }
             match self.carry_out(&mut inner, &plan, asker) {
                 Ok(()) => return Ok(Ok(plan.start)),
@@ -180,7 +199,7 @@ impl DevicePool {
             return Err(error);
         }
         let handles: Vec<u64> = created.iter().map(|&(physical, _)| physical.0).collect();
-        let epoch = inner.epoch(asker.stream.slot);
+        let epoch = asker.epoch(inner);
         let retired = inner.arena.commit(plan, asker.owner, epoch, &handles);
         inner.retiring.extend(retired.into_iter().map(|old| (fence.clone().filter(|_| !old.idle), old)));
         inner.figures.steals += steals;
@@ -196,18 +215,18 @@ impl DevicePool {
 
     fn carry_out_segment(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
         let Some((fill, segments)) = plan.fills.first().zip(self.segments.as_ref()) else { return Ok(()) };
-        let bytes = fill.pages * self.capabilities.granularity;
-        let at = match self.driver.allocate(self.device, bytes) {
+        let bytes = fill.pages * self.backing.granularity;
+        let at = match self.backing.allocate(bytes) {
             Ok(at) => at,
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
                 // There may be room for the block alone, if not for the others that would have shared its segment.
-                let tight = plan.tight(self.capabilities.granularity / GRAIN).ok_or(error)?;
+                let tight = plan.tight(self.backing.granularity / GRAIN).ok_or(error)?;
                 return self.carry_out_segment(inner, &tight, asker);
             }
             Err(error) => return Err(error),
         };
-        segments.write().add(at, bytes, fill.page * self.capabilities.granularity / GRAIN);
-        let epoch = inner.epoch(asker.stream.slot);
+        segments.write().add(at, bytes, fill.page * self.backing.granularity / GRAIN);
+        let epoch = asker.epoch(inner);
         inner.arena.commit(plan, asker.owner, epoch, &[at.0]);
         inner.figures.growths += 1;
         inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
@@ -217,8 +236,12 @@ impl DevicePool {
     fn create_all(&self, inner: &mut Inner, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {
         let mut created = Vec::new();
         for fill in plan.fills.iter().filter(|fill| fill.source == Source::Create) {
-            let bytes = fill.pages * self.capabilities.granularity;
-            match self.driver.create(self.device, bytes) {
+            let bytes = fill.pages * self.backing.granularity;
+            if let Some(place) = inner.prepared.iter().position(|&(_, made)| made == bytes) {
+                created.push(inner.prepared.swap_remove(place));
+                continue;
+            }
+            match self.backing.create(bytes) {
                 Ok(physical) => created.push((physical, bytes)),
                 Err(error) => {
                     self.release_all(inner, &created);
@@ -229,10 +252,17 @@ impl DevicePool {
         Ok(created)
     }
 
+    /// Makes the physical memory that a plan asks for, as far as there is any; what is missing then fails in its turn.
+    fn prepare(&self, plan: &Plan) -> Vec<(Physical, u64)> {
+        let sizes =
+            plan.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| self.page_bytes(fill.pages));
+        sizes.map_while(|bytes| self.backing.create(bytes).ok().map(|physical| (physical, bytes))).collect()
+    }
+
     /// Gives back what a failed plan created. What the driver refuses to take is held, and tried again.
-    fn release_all(&self, inner: &mut Inner, created: &[(Physical, u64)]) {
+    pub(super) fn release_all(&self, inner: &mut Inner, created: &[(Physical, u64)]) {
         for &(physical, bytes) in created {
-            if let Err(error) = self.driver.release(self.device, physical) {
+            if let Err(error) = self.backing.release(physical) {
                 tracing::warn!(device = %self.device, %error, "memory could not be given back; it is tried again");
                 inner.orphans.push((physical, bytes));
             }
@@ -251,21 +281,18 @@ impl DevicePool {
                     Source::Steal(_, handle) => Physical(handle),
                     Source::Create => new.next().unwrap_or(Physical(0)),
                 };
-                self.driver.map(self.device, self.page_address(fill.page), self.page_bytes(fill.pages), physical)?;
+                self.backing.map(self.page_address(fill.page), self.page_bytes(fill.pages), physical)?;
                 mapped.push(fill);
                 Ok(())
             })
             .and_then(|()| {
-                plan.ranges.iter().try_for_each(|&(page, pages)| {
-                    self.driver.grant(self.device, self.page_address(page), self.page_bytes(pages))
-                })
+                plan.ranges
+                    .iter()
+                    .try_for_each(|&(page, pages)| self.backing.grant(self.page_address(page), self.page_bytes(pages)))
             });
         if result.is_err() {
             for fill in mapped {
-                self.undo(
-                    "unmap",
-                    self.driver.unmap(self.device, self.page_address(fill.page), self.page_bytes(fill.pages)),
-                );
+                self.undo("unmap", self.backing.unmap(self.page_address(fill.page), self.page_bytes(fill.pages)));
             }
         }
         result
@@ -279,15 +306,15 @@ impl DevicePool {
     }
 
     pub(super) fn page_address(&self, page: u64) -> Address {
-        self.base.plus(page * self.capabilities.granularity)
+        self.base.plus(page * self.backing.granularity)
     }
 
     pub(super) fn page_bytes(&self, pages: u64) -> u64 {
-        pages * self.capabilities.granularity
+        pages * self.backing.granularity
     }
 
     /// Bytes of the device's memory that this pool holds.
     pub(super) fn physical(&self, inner: &Inner) -> u64 {
-        self.page_bytes(inner.arena.mapped_pages()) + inner.orphaned()
+        self.page_bytes(inner.arena.mapped_pages()) + inner.unmapped()
     }
 }

@@ -76,8 +76,7 @@ impl DevicePool {
                 return;
             }
             let old = *old;
-            if let Err(error) = self.driver.unmap(self.device, self.page_address(old.page), self.page_bytes(old.pages))
-            {
+            if let Err(error) = self.backing.unmap(self.page_address(old.page), self.page_bytes(old.pages)) {
                 tracing::warn!(device = %self.device, %error, "an old mapping could not be removed; it is tried again");
                 return;
             }
@@ -100,7 +99,7 @@ impl DevicePool {
     }
 
     fn retry_orphans(&self, inner: &mut Inner) {
-        inner.orphans.retain(|&(physical, _)| self.driver.release(self.device, physical).is_err());
+        inner.orphans.retain(|&(physical, _)| self.backing.release(physical).is_err());
     }
 
     // ---- waiting, without the lock -------------------------------------------------------------------

@@ -120,6 +120,11 @@ impl DevicePool {
 
     pub(super) fn reset_peaks(&self) {
         self.reset_live_peak();
+        self.reset_physical_peak();
+    }
+
+    /// Makes the bytes held now the most that were.
+    pub(crate) fn reset_physical_peak(&self) {
         let mut inner = self.inner.lock();
         inner.figures.physical_peak = self.physical(&inner);
     }

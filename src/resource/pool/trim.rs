@@ -31,7 +31,9 @@ impl DevicePool {
         let mut inner = self.inner.lock();
         self.settle(&mut inner, None);
         let held = self.physical(&inner);
-        let over = held.saturating_sub(keep).div_ceil(self.capabilities.granularity);
+        let prepared = std::mem::take(&mut inner.prepared);
+        self.release_all(&mut inner, &prepared);
+        let over = held.saturating_sub(keep).div_ceil(self.backing.granularity);
         for spare in inner.arena.spare(over) {
             if self.page_bytes(inner.arena.mapped_pages()) <= keep {
                 break;
@@ -40,9 +42,9 @@ impl DevicePool {
             let result = match &self.segments {
                 Some(segments) => {
                     let at = crate::units::Address(spare.handle);
-                    self.driver.free(self.device, at).inspect(|()| segments.write().remove(at))
+                    self.backing.free(at).inspect(|()| segments.write().remove(at))
                 }
-                None => self.driver.unmap(self.device, self.page_address(spare.page), bytes),
+                None => self.backing.unmap(self.page_address(spare.page), bytes),
             };
             if let Err(error) = result {
                 return (held - self.physical(&inner), Some(error));
@@ -51,7 +53,7 @@ impl DevicePool {
             inner.figures.releases += 1;
             if self.segments.is_none() {
                 let physical = Physical(spare.handle);
-                if let Err(error) = self.driver.release(self.device, physical) {
+                if let Err(error) = self.backing.release(physical) {
                     inner.orphans.push((physical, bytes));
                     return (held - self.physical(&inner), Some(error));
                 }
@@ -67,6 +69,8 @@ impl DevicePool {
             tracing::warn!(device = %self.device, %error, "closing a pool without having waited for the device");
         }
         let mut inner = self.inner.lock();
+        let exports = std::mem::take(&mut inner.exports);
+        exports.into_values().flatten().for_each(|withdraw| withdraw());
         let retiring = std::mem::take(&mut inner.retiring);
         // Nobody comes back for what is left behind, so each call gets a second chance.
         let again = |what: &str, call: &dyn Fn() -> crate::driver::Result<()>| {
@@ -75,25 +79,25 @@ impl DevicePool {
             }
         };
         let unmap = |page, pages| {
-            again("unmap", &|| self.driver.unmap(self.device, self.page_address(page), self.page_bytes(pages)));
+            again("unmap", &|| self.backing.unmap(self.page_address(page), self.page_bytes(pages)));
         };
-        let release = |physical| again("release", &|| self.driver.release(self.device, physical));
+        let release = |physical| again("release", &|| self.backing.release(physical));
         for (_, old) in retiring {
             unmap(old.page, old.pages);
         }
         for chunk in inner.arena.all_chunks() {
             if self.segments.is_some() {
-                again("free", &|| self.driver.free(self.device, crate::units::Address(chunk.handle)));
+                again("free", &|| self.backing.free(crate::units::Address(chunk.handle)));
                 continue;
             }
             unmap(chunk.page, chunk.pages);
             release(Physical(chunk.handle));
         }
-        for &(physical, _) in &inner.orphans {
+        for &(physical, _) in inner.orphans.iter().chain(&inner.prepared) {
             release(physical);
         }
         if self.segments.is_none() {
-            again("unreserve", &|| self.driver.unreserve(self.device, self.base, self.span));
+            again("unreserve", &|| self.backing.unreserve(self.base, self.span));
         }
         *inner = super::inner::Inner::new(crate::pool::Arena::closed());
         let streams = std::mem::take(&mut *self.streams.write());

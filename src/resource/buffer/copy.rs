@@ -1,0 +1,72 @@
+//! Data in and out of buffers, in the order of a stream.
+
+use super::{Buffer, closed};
+use crate::resource::{Error, Result};
+use crate::units::{DeviceId, StreamHandle};
+
+impl Buffer {
+    /// Copies all of `source` into this buffer, on `stream`. Both have to stay open until the copy is done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for sizes that differ, [`Error::Closed`], the driver's.
+    pub fn copy_from(&self, source: &Self, stream: StreamHandle) -> Result<()> {
+        let (to, from) = (self.open()?, source.open()?);
+        if to.bytes != from.bytes {
+            return Err(Error::invalid(format_args!(
+                "the buffers have {} and {} bytes: only buffers of one size can be copied",
+                from.bytes, to.bytes
+            )));
+        }
+        if to.bytes > 0 {
+            self.driver.copy(self.context_with(source), to.at, from.at, to.bytes, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Copies into a new buffer, which the same resource allocates on `stream`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a buffer without a resource, the resource's, those of [`Buffer::copy_from`].
+    pub fn copy(&self, stream: StreamHandle) -> Result<Self> {
+        let resource = self.resource.as_ref().ok_or_else(|| {
+            Error::invalid("the buffer has no memory resource that could allocate the copy: pass a destination")
+        })?;
+        let from = self.open()?;
+        let copy = Self::allocate(resource, from.bytes, stream)?;
+        copy.copy_from(self, stream)?;
+        Ok(copy)
+    }
+
+    /// Repeats the low `width` bytes of `value` over the buffer, on `stream`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a width other than 1, 2 or 4, a value that has more bytes, or a size that is no multiple
+    /// of the width; [`Error::Closed`], the driver's.
+    pub fn fill(&self, value: u32, width: u32, stream: StreamHandle) -> Result<()> {
+        let memory = self.memory.lock().clone().ok_or_else(closed)?;
+        if !matches!(width, 1 | 2 | 4) {
+            return Err(Error::invalid(format_args!("a pattern of {width} bytes: 1, 2 and 4 are possible")));
+        }
+        if u64::from(value) >> (8 * width) != 0 {
+            return Err(Error::invalid(format_args!("{value:#x} has more than the pattern's {width} bytes")));
+        }
+        if !memory.bytes.is_multiple_of(width.into()) || !memory.at.0.is_multiple_of(width.into()) {
+            return Err(Error::invalid(format_args!(
+                "{} bytes at {} cannot be filled by patterns of {width} bytes",
+                memory.bytes, memory.at
+            )));
+        }
+        match (memory.bytes, width) {
+            (0, _) => {}
+            (bytes, 1) => self.driver.fill(self.context, memory.at, value.to_le_bytes()[0], bytes, stream)?,
+            (bytes, _) => self.driver.fill_pattern(self.context, memory.at, value, width, bytes, stream)?,
+        }
+        Ok(())
+    }
+
+    /// The device whose stream copies between two buffers: memory of the host has none of its own.
+    fn context_with(&self, other: &Self) -> DeviceId {
+        let mine = self.facts.lock().reach.device;
+        mine.or(other.facts.lock().reach.device).unwrap_or(self.context)
+    }
+}

@@ -1,0 +1,182 @@
+//! Which pool of the driver a resource stands for.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::DriverPool;
+use crate::driver::{Access, Driver, Place, PoolHandle, PoolOptions};
+use crate::resource::memory_resource::{Kind, MemoryResource, check_device};
+use crate::resource::own_pool::OwnPool;
+use crate::resource::plain::{Plain, PlainResource};
+use crate::resource::{Error, Result};
+use crate::units::DeviceId;
+
+/// Which pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// A new one, which the resource owns.
+    New,
+    /// The one that is current. Not owned.
+    #[default]
+    Current,
+    /// The driver's default one. Not owned.
+    Default,
+    /// One that the program made. Not owned.
+    Handle(u64),
+}
+
+/// For [`device`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Which pool; the rest is for new ones.
+    pub source: Source,
+    /// Whether it can be shared with other processes.
+    pub ipc: bool,
+    /// Most bytes it holds; 0 for the driver's own limit.
+    pub max_size: u64,
+}
+
+/// For [`pinned`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinnedOptions {
+    /// Which pool; the rest is for new ones.
+    pub source: Source,
+    /// In whose context its calls are made.
+    pub device: i32,
+    /// Whether it can be shared with other processes.
+    pub ipc: bool,
+    /// On which NUMA node it lies; `None`: with IPC the device's, else wherever the system puts it.
+    pub numa_node: Option<u32>,
+    /// Most bytes it holds; 0 for the driver's own limit.
+    pub max_size: u64,
+    /// Forebay's own pinned pool, whatever the driver has.
+    pub own: bool,
+}
+
+/// For [`managed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManagedOptions {
+    /// Which pool; the rest is for new ones.
+    pub source: Source,
+    /// In whose context its calls are made.
+    pub device: i32,
+    /// Where its memory lies by preference.
+    pub preferred: Option<Place>,
+}
+
+/// A stream-ordered pool of a device.
+///
+/// # Errors
+/// [`Error::BadDevice`], [`Error::Unsupported`] where the driver has no pools or cannot share them, the driver's.
+pub fn device(driver: Arc<dyn Driver>, device: i32, options: DeviceOptions) -> Result<Arc<dyn MemoryResource>> {
+    let device = check_device(driver.as_ref(), device)?;
+    let place = Place::Device(device);
+    let new = PoolOptions { place: Some(place), managed: false, share: options.ipc, max_size: options.max_size };
+    Ok(Arc::new(open(driver, device, Kind::Device, options.source, new)?))
+}
+
+/// A stream-ordered pool of pinned host memory. Where the driver has none, Forebay's own answers.
+///
+/// # Errors
+/// [`Error::BadDevice`], [`Error::Unsupported`] for a node or a way of sharing that cannot be had, the driver's.
+pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn MemoryResource>> {
+    let device = check_device(driver.as_ref(), options.device)?;
+    let capabilities = driver.capabilities(device)?;
+    let numa_node = match options.numa_node {
+        None if options.ipc => Some(capabilities.numa_node.ok_or_else(|| {
+            Error::Unsupported(
+                format!("the driver does not say which NUMA node is nearest to device {device}: name one (numa_id)")
+                    .into(),
+            )
+        })?),
+        node => node,
+    };
+    if options.own || (!capabilities.host_pools && !matches!(options.source, Source::Handle(_))) {
+        return match options.source {
+            Source::Current | Source::Default if !options.own => standing_in(&driver, options.device),
+            _ => {
+                let own = OwnPool::pinned(&driver, options.device, numa_node, options.max_size, options.ipc)?;
+                Ok(Arc::new(own))
+            }
+        };
+    }
+    let place = numa_node.map_or(Place::Host, Place::HostNuma);
+    let new = PoolOptions { place: Some(place), managed: false, share: options.ipc, max_size: options.max_size };
+    let pool = open(driver, device, Kind::Pinned, options.source, new)?;
+    pool.let_in(device)?;
+    Ok(Arc::new(pool))
+}
+
+/// A stream-ordered pool of managed memory. Where the driver has none, plain managed memory.
+///
+/// # Errors
+/// [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory, the driver's.
+pub fn managed(driver: Arc<dyn Driver>, options: ManagedOptions) -> Result<Arc<dyn MemoryResource>> {
+    let device = check_device(driver.as_ref(), options.device)?;
+    if let Some(Place::Device(preferred)) = options.preferred {
+        check_device(driver.as_ref(), preferred.0 as i32)?;
+    }
+    if !driver.capabilities(device)?.managed_pools && !matches!(options.source, Source::Handle(_)) {
+        return Ok(Arc::new(PlainResource::new(driver, options.device, Plain::Managed)?));
+    }
+    let new = PoolOptions { place: options.preferred, managed: true, share: false, max_size: 0 };
+    Ok(Arc::new(open(driver, device, Kind::Managed, options.source, new)?))
+}
+
+fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, new: PoolOptions) -> Result<DriverPool> {
+    let capabilities = driver.capabilities(device)?;
+    if new.share && !capabilities.pool_fd {
+        return Err(Error::Unsupported(
+            format!("pools of device {device} cannot be shared as file descriptors by this driver").into(),
+        ));
+    }
+    let handle = match source {
+        Source::New => driver.pool_create(device, &new)?,
+        Source::Current => driver.pool_current(device, new.place, new.managed)?,
+        Source::Default => driver.pool_default(device, new.place, new.managed)?,
+        Source::Handle(0) => return Err(Error::invalid("the handle of a pool is 0: pass a CUmemoryPool")),
+        Source::Handle(handle) => PoolHandle(handle),
+    };
+    let owned = source == Source::New;
+    Ok(DriverPool {
+        driver,
+        device,
+        kind,
+        place: new.place,
+        handle,
+        owned,
+        ipc: owned && new.share,
+        mapped: false,
+        closed: RwLock::new(false),
+        shared: Mutex::default(),
+    })
+}
+
+impl DriverPool {
+    /// A pool of host memory serves the device it was made for, also where the driver does not begin with that.
+    fn let_in(&self, device: DeviceId) -> Result<()> {
+        self.open(|pool| {
+            if self.driver.pool_access(device, pool, Place::Device(device))? == Access::ReadWrite {
+                return Ok(());
+            }
+            self.driver.pool_set_access(device, pool, Place::Device(device), Access::ReadWrite)
+        })
+    }
+}
+
+/// The pinned pool that stands in for the current one of a driver that has no host pools: one for each driver and
+/// device, as long as anybody holds it.
+fn standing_in(driver: &Arc<dyn Driver>, device: i32) -> Result<Arc<dyn MemoryResource>> {
+    type Known = (usize, i32, Weak<OwnPool>);
+    static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+    let mut pools = POOLS.lock();
+    pools.retain(|(_, _, pool)| pool.strong_count() > 0);
+    let known = pools.iter().find(|&&(memory, of, _)| (memory, of) == (driver.memory(), device));
+    if let Some(pool) = known.and_then(|(_, _, pool)| pool.upgrade()) {
+        return Ok(pool);
+    }
+    let pool = Arc::new(OwnPool::pinned(driver, device, None, 0, false)?.not_owned());
+    pools.push((driver.memory(), device, Arc::downgrade(&pool)));
+    Ok(pool)
+}

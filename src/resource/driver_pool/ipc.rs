@@ -1,0 +1,152 @@
+//! Pools between processes: a file descriptor carries the pool, 64 bytes a pointer of it, a registry finds the pool of
+//! a pointer.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
+
+use super::{DriverPool, Shared};
+use crate::driver::{Blob, Driver, Place};
+use crate::resource::memory_resource::{Kind, check_device};
+use crate::resource::sharing::Registry;
+use crate::resource::{Error, Result};
+use crate::units::Address;
+
+/// Mapped pools of this process, by the uuid of the pool.
+static MAPPED: Registry<DriverPool> = Registry::new();
+
+impl DriverPool {
+    /// The pool's descriptor and its name among processes. The resource owns the descriptor and closes it when it
+    /// is closed.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] unless the pool was made with IPC, [`Error::Closed`], the driver's.
+    pub fn allocation_handle<T>(&self, take: impl FnOnce(BorrowedFd<'_>, Uuid) -> T) -> Result<T> {
+        if !self.ipc || self.mapped {
+            return Err(self.not_shared());
+        }
+        let mut shared = self.shared.lock();
+        let fd = match shared.fd.take() {
+            Some(fd) => fd,
+            None => self.open(|pool| self.driver.pool_export_fd(self.device, pool))?,
+        };
+        let uuid = *shared.uuid.get_or_insert_with(Uuid::new_v4);
+        let fd: &OwnedFd = shared.fd.insert(fd);
+        Ok(take(fd.as_fd(), uuid))
+    }
+
+    /// Names a live block for another process that has mapped this pool.
+    pub(in crate::resource) fn export_pointer(&self, at: Address) -> Result<(Blob, Option<Uuid>)> {
+        if !self.ipc {
+            return Err(self.not_shared());
+        }
+        let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
+        let uuid = *self.shared.lock().uuid.get_or_insert_with(Uuid::new_v4);
+        Ok((blob, Some(uuid)))
+    }
+
+    /// The block that the pool's own process named.
+    pub(in crate::resource) fn import_pointer(&self, blob: &Blob) -> Result<Address> {
+        if !self.mapped {
+            return Err(Error::NotPermitted(
+                "buffers are imported through the pool as it was mapped here (from_allocation_handle), not through a \
+                 pool of this process"
+                    .into(),
+            ));
+        }
+        self.open(|pool| self.driver.pool_import_pointer(self.device, pool, blob))
+    }
+
+    fn not_shared(&self) -> Error {
+        Error::NotPermitted(
+            if self.mapped {
+                "the pool belongs to another process: it cannot be handed on"
+            } else {
+                "the resource is not IPC-enabled: create it with ipc_enabled"
+            }
+            .into(),
+        )
+    }
+}
+
+/// Maps another process's pool. The descriptor stays the caller's. With a name that is registered already, that
+/// resource is given and the descriptor is not looked at.
+///
+/// # Errors
+/// [`Error::BadDevice`], [`Error::Invalid`] for another kind than a device's or a pinned pool and for a descriptor of
+/// something else, the driver's.
+pub fn from_allocation_handle(
+    driver: Arc<dyn Driver>,
+    kind: Kind,
+    device: i32,
+    fd: BorrowedFd<'_>,
+    uuid: Option<Uuid>,
+) -> Result<Arc<DriverPool>> {
+    if !matches!(kind, Kind::Device | Kind::Pinned) {
+        return Err(Error::invalid(format_args!("a {kind:?} resource is not shared as a pool")));
+    }
+    let device = check_device(driver.as_ref(), device)?;
+    if let Some(known) = uuid.and_then(|uuid| MAPPED.find(uuid)) {
+        return of_kind(known, kind);
+    }
+    let handle = driver.pool_import_fd(device, fd)?;
+    let pool = Arc::new(DriverPool {
+        driver,
+        device,
+        kind,
+        place: Some(if kind == Kind::Device { Place::Device(device) } else { Place::Host }),
+        handle,
+        owned: true,
+        ipc: true,
+        mapped: true,
+        closed: RwLock::new(false),
+        shared: Mutex::new(Shared { fd: None, uuid }),
+    });
+    match uuid {
+        Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
+        None => Ok(pool),
+    }
+}
+
+fn of_kind(pool: Arc<DriverPool>, kind: Kind) -> Result<Arc<DriverPool>> {
+    if pool.kind == kind {
+        return Ok(pool);
+    }
+    Err(Error::invalid(format_args!("a {:?} pool is registered under this uuid, not a {kind:?} one", pool.kind)))
+}
+
+/// Registers a mapped pool under the uuid of the pool. Gives the one that was registered before under that key, if it
+/// is still held by anybody.
+///
+/// # Errors
+/// [`Error::NotPermitted`] for a pool of this process, [`Error::Invalid`] for a pool that has another uuid.
+pub fn register(pool: &Arc<DriverPool>, uuid: Uuid) -> Result<Arc<DriverPool>> {
+    if !pool.mapped {
+        return Err(Error::NotPermitted("only mapped pools are registered, and this one is the process's own".into()));
+    }
+    if let Some(known) = MAPPED.find(uuid) {
+        return Ok(known);
+    }
+    {
+        let mut shared = pool.shared.lock();
+        match shared.uuid {
+            Some(own) if own != uuid => {
+                return Err(Error::invalid(format_args!("the pool is known as {own}, and not as {uuid}")));
+            }
+            _ => shared.uuid = Some(uuid),
+        }
+    }
+    Ok(MAPPED.register(uuid, pool))
+}
+
+/// The mapped pool that was registered under a uuid.
+///
+/// # Errors
+/// [`Error::NotFound`].
+pub fn from_registry(uuid: Uuid) -> Result<Arc<DriverPool>> {
+    MAPPED.find(uuid).ok_or_else(|| {
+        Error::NotFound(format!("no mapped pool is registered as {uuid}: map it with from_allocation_handle").into())
+    })
+}

@@ -1,0 +1,219 @@
+//! The driver's own stream-ordered pools (`cuMemPool*`) as memory resources: of a device, of pinned host memory, of
+//! managed memory.
+//!
+//! `create` says which pool a resource stands for, `ipc` shares pools between processes.
+
+mod create;
+mod ipc;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
+
+pub use create::{DeviceOptions, ManagedOptions, PinnedOptions, Source, device, managed, pinned};
+pub use ipc::{from_allocation_handle, from_registry, register};
+
+use super::memory_resource::{Info, Kind, MemoryResource, check_bytes, check_device};
+use super::{Error, Result};
+use crate::driver::{self, Access, Driver, ErrorKind, Place, PoolAttribute, PoolHandle};
+use crate::units::{Address, DeviceId, StreamHandle};
+
+/// A pool of the driver.
+#[derive(Debug)]
+pub struct DriverPool {
+    driver: Arc<dyn Driver>,
+    /// Whose memory it is, or in whose context its calls are made.
+    device: DeviceId,
+    kind: Kind,
+    /// Where its memory lies; `None` for managed memory without a preference.
+    place: Option<Place>,
+    handle: PoolHandle,
+    owned: bool,
+    ipc: bool,
+    mapped: bool,
+    /// Read while the pool is used, written to end it.
+    closed: RwLock<bool>,
+    shared: Mutex<Shared>,
+}
+
+/// What sharing the pool has made.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The pool's descriptor, made when first asked for.
+    fd: Option<OwnedFd>,
+    /// The pool's name among processes.
+    uuid: Option<Uuid>,
+}
+
+impl DriverPool {
+    fn closed(&self) -> Error {
+        Error::Closed(format!("the {:?} resource of device {} was closed", self.kind, self.device).into())
+    }
+
+    /// Calls `work` with the pool, which nobody ends meanwhile.
+    fn open<T>(&self, work: impl FnOnce(PoolHandle) -> driver::Result<T>) -> Result<T> {
+        let closed = self.closed.read();
+        if *closed {
+            return Err(self.closed());
+        }
+        Ok(work(self.handle)?)
+    }
+}
+
+impl MemoryResource for DriverPool {
+    fn info(&self) -> Info {
+        let host = self.kind == Kind::Pinned;
+        let managed = self.kind == Kind::Managed;
+        let device = match self.place {
+            Some(Place::Device(device)) => Some(device),
+            _ => None,
+        };
+        Info {
+            device_id: device,
+            numa_id: if let (Kind::Pinned, Some(Place::HostNuma(node))) = (self.kind, self.place) {
+                Some(node)
+            } else {
+                None
+            },
+            is_handle_owned: self.owned,
+            is_host_accessible: host || managed,
+            is_managed: managed,
+            is_ipc_enabled: self.ipc,
+            is_mapped: self.mapped,
+            is_closed: *self.closed.read(),
+            uuid: self.shared.lock().uuid,
+            handle: self.handle.0,
+            preferred: if managed { self.place } else { None },
+            ..Info::new(self.kind)
+        }
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    fn context(&self) -> DeviceId {
+        self.device
+    }
+
+    fn allocate(&self, bytes: u64, stream: StreamHandle) -> Result<Address> {
+        check_bytes(bytes)?;
+        if self.mapped {
+            return Err(Error::NotPermitted(
+                "the resource is another process's pool, mapped here: only that process can allocate from it".into(),
+            ));
+        }
+        let result = self.open(|pool| match bytes {
+            0 => Ok(Address(0)),
+            _ => self.driver.pool_allocate(self.device, pool, bytes, stream),
+        });
+        match result {
+            Err(Error::Driver(error)) if error.kind == ErrorKind::OutOfMemory => {
+                Err(Error::OutOfMemory(self.report(bytes, &error).into()))
+            }
+            other => other,
+        }
+    }
+
+    fn deallocate(&self, at: Address, _bytes: u64, stream: StreamHandle) -> Result<()> {
+        // Also after the pool was closed: the driver keeps its memory until the last block is back.
+        if at.0 != 0 {
+            self.driver.pool_free(self.device, at, stream)?;
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        if !self.owned {
+            return Ok(());
+        }
+        let mut closed = self.closed.write();
+        if *closed {
+            return Ok(());
+        }
+        self.driver.pool_destroy(self.device, self.handle)?;
+        *closed = true;
+        self.shared.lock().fd = None;
+        Ok(())
+    }
+
+    fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
+        self.open(|pool| self.driver.pool_attribute(self.device, pool, attribute))
+    }
+
+    fn set_attribute(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
+        let (fits, takes) = match attribute {
+            PoolAttribute::ReuseFollowEventDependencies
+            | PoolAttribute::ReuseAllowOpportunistic
+            | PoolAttribute::ReuseAllowInternalDependencies => (value <= 1, "it takes 0 or 1"),
+            PoolAttribute::ReleaseThreshold => (true, ""),
+            PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => (value == 0, "it can be set to 0 only"),
+            PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => (false, "it can only be read"),
+        };
+        if !fits {
+            return Err(Error::invalid(format_args!("{attribute:?} cannot be set to {value}: {takes}")));
+        }
+        self.open(|pool| self.driver.pool_set_attribute(self.device, pool, attribute, value))
+    }
+
+    fn peer_access(&self, peer: DeviceId) -> Result<Access> {
+        let peer = check_device(self.driver.as_ref(), peer.0 as i32)?;
+        self.open(|pool| self.driver.pool_access(self.device, pool, Place::Device(peer)))
+    }
+
+    fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {
+        let peer = check_device(self.driver.as_ref(), peer.0 as i32)?;
+        if self.place == Some(Place::Device(peer)) {
+            if access == Access::ReadWrite {
+                return Ok(());
+            }
+            return Err(Error::invalid(format_args!("device {peer} cannot lose access to its own pool")));
+        }
+        if let Some(Place::Device(device)) = self.place
+            && !self.driver.can_access_peer(device, peer)?
+        {
+            let why = format!("device {peer} cannot reach memory of device {device}");
+            return Err(Error::Unsupported(why.into()));
+        }
+        self.open(|pool| self.driver.pool_set_access(self.device, pool, Place::Device(peer), access))
+    }
+
+    fn trim(&self, keep: u64) -> Result<()> {
+        self.open(|pool| self.driver.pool_trim(self.device, pool, keep))
+    }
+
+    fn as_driver_pool(&self) -> Option<&DriverPool> {
+        Some(self)
+    }
+
+    fn into_driver_pool(self: Arc<Self>) -> Option<Arc<DriverPool>> {
+        Some(self)
+    }
+}
+
+impl DriverPool {
+    fn report(&self, bytes: u64, error: &driver::DriverError) -> String {
+        let figure = |attribute| self.attribute(attribute).map_or("?".to_owned(), |bytes| bytes.to_string());
+        format!(
+            "the {:?} pool of device {} has no {bytes} bytes more ({error}); it holds {}, of which {} are in use: free \
+             buffers, raise max_size, or end other programs on the device",
+            self.kind,
+            self.device,
+            figure(PoolAttribute::ReservedCurrent),
+            figure(PoolAttribute::UsedCurrent)
+        )
+    }
+}
+
+impl Drop for DriverPool {
+    fn drop(&mut self) {
+        if driver::process::is_forked() {
+            return;
+        }
+        if let Err(error) = self.close() {
+            tracing::warn!(device = %self.device, %error, "a pool of the driver could not be ended");
+        }
+    }
+}
