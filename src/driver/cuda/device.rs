@@ -12,7 +12,8 @@ use super::vmm::PLAIN_GRANULARITY;
 use crate::driver::{Capabilities, Result};
 use crate::units::DeviceId;
 
-/// A device's attributes, as libcuda reports them without a context.
+/// A device's attributes, as libcuda reports them without a context. One that libcuda is too old to know counts as not
+/// there, also where the driver could already do it: host memory by NUMA node is older than its attributes.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
     pub(super) vmm: bool,
