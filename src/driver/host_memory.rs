@@ -34,7 +34,7 @@ pub struct PointerInfo {
     pub kind: PointerKind,
     /// The device that the memory belongs to, where it belongs to one.
     pub device: Option<DeviceId>,
-    /// Start and bytes of the allocation around it, where the driver says.
+    /// Start and bytes of the allocation around it, where the driver says; in virtual memory, of the reservation.
     pub range: Option<(Address, u64)>,
     /// Whether [`Sharing::ipc_export`](super::Sharing::ipc_export) takes it.
     pub legacy_ipc: bool,

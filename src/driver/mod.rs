@@ -19,7 +19,6 @@ mod open;
 mod place;
 mod pools;
 pub mod process;
-mod provisional_cuda;
 mod provisional_host;
 mod sharing;
 mod virtual_memory;
@@ -63,7 +62,8 @@ pub struct Capabilities {
     pub version: u32,
     /// Physical memory can be exported as a POSIX file descriptor.
     pub posix_fd: bool,
-    /// Physical memory can be exported as a fabric handle: the driver says so and did create some.
+    /// Physical memory can be exported as a fabric handle: the device says so. Creating it is still refused, with
+    /// [`ErrorKind::Unsupported`], to a user without an IMEX channel.
     pub fabric: bool,
     /// Physical memory can be made reachable for network cards.
     pub rdma: bool,

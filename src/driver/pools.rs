@@ -16,9 +16,10 @@ pub struct PoolOptions {
     pub place: Option<Place>,
     /// Managed memory, which moves between host and devices; else pinned where it is.
     pub managed: bool,
-    /// Whether it can be shared as a file descriptor.
+    /// Whether it can be shared as a file descriptor. Not managed memory, nor [`Place::Host`]: there a NUMA node must
+    /// be named.
     pub share: bool,
-    /// Most bytes it holds; 0 for the driver's own limit.
+    /// Most bytes it holds; 0 for the driver's own limit, as managed pools must have.
     pub max_size: u64,
 }
 

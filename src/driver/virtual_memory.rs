@@ -20,7 +20,7 @@ pub enum Share {
 pub struct PhysicalOptions {
     /// Where it lies.
     pub place: Place,
-    /// How it can be exported.
+    /// How it can be exported. Not at all from [`Place::Host`]: there a NUMA node must be named.
     pub share: Share,
     /// Whether network cards can reach it.
     pub rdma: bool,

@@ -6,8 +6,9 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemAccessDesc, CUmemAllocationProp};
-use cudarc::driver::sys::{CUmemGenericAllocationHandle, CUmemoryPool, CUstream};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcMemHandle, CUmemAccessDesc};
+use cudarc::driver::sys::{CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemPoolProps};
+use cudarc::driver::sys::{CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid};
 
 use crate::driver::{DriverError, ErrorKind};
 
@@ -51,6 +52,8 @@ functions! {
         cuDeviceGet(*mut CUdevice, c_int),
         cuDeviceGetCount(*mut c_int),
         cuDeviceGetAttribute(*mut c_int, c_int, CUdevice),
+        cuDeviceGetUuid(*mut CUuuid, CUdevice),
+        cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice),
         cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice),
         cuCtxGetCurrent(*mut CUcontext),
         cuCtxPushCurrent_v2(CUcontext),
@@ -60,8 +63,17 @@ functions! {
         cuMemGetInfo_v2(*mut usize, *mut usize),
         cuMemAlloc_v2(*mut CUdeviceptr, usize),
         cuMemFree_v2(CUdeviceptr),
+        cuMemAllocManaged(*mut CUdeviceptr, usize, c_uint),
+        cuMemHostAlloc(*mut *mut c_void, usize, c_uint),
+        cuMemFreeHost(*mut c_void),
+        cuMemHostRegister_v2(*mut c_void, usize, c_uint),
+        cuMemHostUnregister(*mut c_void),
+        cuMemHostGetDevicePointer_v2(*mut CUdeviceptr, *mut c_void, c_uint),
+        cuPointerGetAttributes(c_uint, *mut c_uint, *mut *mut c_void, CUdeviceptr),
         cuMemcpyAsync(CUdeviceptr, CUdeviceptr, usize, CUstream),
         cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream),
+        cuMemsetD16Async(CUdeviceptr, u16, usize, CUstream),
+        cuMemsetD32Async(CUdeviceptr, c_uint, usize, CUstream),
         cuStreamCreate(*mut CUstream, c_uint),
         cuStreamDestroy_v2(CUstream),
         cuStreamSynchronize(CUstream),
@@ -86,6 +98,17 @@ functions! {
         cuMemMap(CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong),
         cuMemUnmap(CUdeviceptr, usize),
         cuMemSetAccess(CUdeviceptr, usize, *const CUmemAccessDesc, usize),
+        cuMemExportToShareableHandle(*mut c_void, CUmemGenericAllocationHandle, c_uint, c_ulonglong),
+        cuMemImportFromShareableHandle(*mut CUmemGenericAllocationHandle, *mut c_void, c_uint),
+    }
+}
+
+functions! {
+    /// Plain allocations of other processes; in this form from 11.0.
+    Ipc {
+        cuIpcGetMemHandle(*mut CUipcMemHandle, CUdeviceptr),
+        cuIpcOpenMemHandle_v2(*mut CUdeviceptr, CUipcMemHandle, c_uint),
+        cuIpcCloseMemHandle(CUdeviceptr),
     }
 }
 
@@ -94,7 +117,34 @@ functions! {
     Pools {
         cuDeviceGetDefaultMemPool(*mut CUmemoryPool, CUdevice),
         cuDeviceGetMemPool(*mut CUmemoryPool, CUdevice),
+        cuMemPoolCreate(*mut CUmemoryPool, *const CUmemPoolProps),
+        cuMemPoolDestroy(CUmemoryPool),
+        cuMemPoolGetAttribute(CUmemoryPool, c_uint, *mut c_void),
+        cuMemPoolSetAttribute(CUmemoryPool, c_uint, *mut c_void),
+        cuMemPoolGetAccess(*mut c_uint, CUmemoryPool, *mut CUmemLocation),
+        cuMemPoolSetAccess(CUmemoryPool, *const CUmemAccessDesc, usize),
         cuMemPoolTrimTo(CUmemoryPool, usize),
+        cuMemAllocFromPoolAsync(*mut CUdeviceptr, usize, CUmemoryPool, CUstream),
+        cuMemFreeAsync(CUdeviceptr, CUstream),
+        cuMemPoolExportToShareableHandle(*mut c_void, CUmemoryPool, c_uint, c_ulonglong),
+        cuMemPoolImportFromShareableHandle(*mut CUmemoryPool, *mut c_void, c_uint, c_ulonglong),
+        cuMemPoolExportPointer(*mut CUmemPoolPtrExportData, CUdeviceptr),
+        cuMemPoolImportPointer(*mut CUdeviceptr, CUmemoryPool, *mut CUmemPoolPtrExportData),
+    }
+}
+
+functions! {
+    /// The pools of a place that need not be a device, and managed pools, from 13.0.
+    PlacePools {
+        cuMemGetDefaultMemPool(*mut CUmemoryPool, *mut CUmemLocation, c_uint),
+        cuMemGetMemPool(*mut CUmemoryPool, *mut CUmemLocation, c_uint),
+    }
+}
+
+functions! {
+    /// A device's name that also tells the parts of a divided GPU (MIG) apart, from 11.4.
+    PartUuid {
+        cuDeviceGetUuid_v2(*mut CUuuid, CUdevice),
     }
 }
 
@@ -123,7 +173,10 @@ functions! {
 pub(super) struct Api {
     pub(super) base: Base,
     pub(super) vmm: Option<Vmm>,
+    pub(super) ipc: Option<Ipc>,
     pub(super) pools: Option<Pools>,
+    pub(super) place_pools: Option<PlacePools>,
+    pub(super) part_uuid: Option<PartUuid>,
     pub(super) capture_info: Option<CaptureInfo>,
     pub(super) stream_id: Option<StreamId>,
     pub(super) context_events: Option<ContextEvents>,
@@ -144,7 +197,10 @@ impl Api {
         Ok(Self {
             base,
             vmm: Vmm::load().ok(),
+            ipc: Ipc::load().ok(),
             pools: Pools::load().ok(),
+            place_pools: PlacePools::load().ok(),
+            part_uuid: PartUuid::load().ok(),
             capture_info: CaptureInfo::load().ok(),
             stream_id: StreamId::load().ok(),
             context_events: ContextEvents::load().ok(),

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::CudaDriver;
 use super::api::Api;
+use super::device::Traits;
 use crate::driver::{Capabilities, DriverError, ErrorKind, Result};
 use crate::units::DeviceId;
 
@@ -26,15 +27,6 @@ pub(super) struct Device {
     retaining: Mutex<()>,
     pub(super) capabilities: OnceLock<Capabilities>,
     pub(super) traits: Traits,
-}
-
-/// What decides how physical memory of a device is created.
-#[derive(Clone, Copy)]
-pub(super) struct Traits {
-    pub(super) vmm: bool,
-    pub(super) posix_fd: bool,
-    pub(super) rdma: bool,
-    pub(super) pools: bool,
 }
 
 impl Device {

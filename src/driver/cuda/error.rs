@@ -10,6 +10,8 @@ use crate::driver::{DriverError, ErrorKind, Result};
 
 pub(super) const SUCCESS: Code = cu::CUDA_SUCCESS as Code;
 pub(super) const NOT_READY: Code = cu::CUDA_ERROR_NOT_READY as Code;
+pub(super) const INVALID_VALUE: Code = cu::CUDA_ERROR_INVALID_VALUE as Code;
+pub(super) const NOT_PERMITTED: Code = cu::CUDA_ERROR_NOT_PERMITTED as Code;
 
 /// The first and the last code about captures; no other codes lie between them.
 const CAPTURE_FIRST: Code = cu::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as Code;
@@ -49,11 +51,12 @@ fn kind(code: Code) -> ErrorKind {
     const NOT_SUPPORTED: Code = cu::CUDA_ERROR_NOT_SUPPORTED as Code;
     const NO_DEVICE: Code = cu::CUDA_ERROR_NO_DEVICE as Code;
     const STUB_LIBRARY: Code = cu::CUDA_ERROR_STUB_LIBRARY as Code;
-    const INVALID_VALUE: Code = cu::CUDA_ERROR_INVALID_VALUE as Code;
     const INVALID_HANDLE: Code = cu::CUDA_ERROR_INVALID_HANDLE as Code;
     const INVALID_DEVICE: Code = cu::CUDA_ERROR_INVALID_DEVICE as Code;
     const ALREADY_MAPPED: Code = cu::CUDA_ERROR_ALREADY_MAPPED as Code;
     const NOT_MAPPED: Code = cu::CUDA_ERROR_NOT_MAPPED as Code;
+    const ALREADY_REGISTERED: Code = cu::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as Code;
+    const NOT_REGISTERED: Code = cu::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED as Code;
     const DEINITIALIZED: Code = cu::CUDA_ERROR_DEINITIALIZED as Code;
     const CONTEXT_IS_DESTROYED: Code = cu::CUDA_ERROR_CONTEXT_IS_DESTROYED as Code;
     match code {
@@ -61,10 +64,23 @@ fn kind(code: Code) -> ErrorKind {
         NOT_SUPPORTED => ErrorKind::Unsupported,
         NO_DEVICE | STUB_LIBRARY => ErrorKind::NoDriver,
         INVALID_VALUE | INVALID_HANDLE | INVALID_DEVICE | ALREADY_MAPPED | NOT_MAPPED => ErrorKind::Invalid,
+        ALREADY_REGISTERED | NOT_REGISTERED => ErrorKind::Invalid,
         DEINITIALIZED | CONTEXT_IS_DESTROYED => ErrorKind::Deinitialized,
         CAPTURE_FIRST..=CAPTURE_LAST => ErrorKind::Capturing,
         _ => ErrorKind::Failed,
     }
+}
+
+/// An error that libcuda was not asked about, because the device or driver lacks what `detail` says.
+#[cold]
+pub(super) fn lacking(call: &'static str, detail: impl Into<String>) -> DriverError {
+    DriverError::new(ErrorKind::Unsupported, call, detail)
+}
+
+/// An argument that libcuda was not asked about.
+#[cold]
+pub(super) fn invalid(call: &'static str, detail: impl Into<String>) -> DriverError {
+    DriverError::new(ErrorKind::Invalid, call, detail)
 }
 
 /// For calls that give something back: when the driver is gone, so is what it gave.
@@ -89,6 +105,9 @@ mod tests {
             (400, ErrorKind::Invalid),
             (700, ErrorKind::Failed),
             (709, ErrorKind::Deinitialized),
+            (712, ErrorKind::Invalid),
+            (713, ErrorKind::Invalid),
+            (800, ErrorKind::Failed),
             (801, ErrorKind::Unsupported),
             (899, ErrorKind::Failed),
             (900, ErrorKind::Capturing),

@@ -1,11 +1,7 @@
-//! Plain memory, data, and the driver's own pools.
-
-use std::ptr;
-
-use cudarc::driver::sys::CUmemoryPool;
+//! Plain memory and data.
 
 use super::CudaDriver;
-use super::error::forgive;
+use super::error::{forgive, invalid};
 use super::stream::raw;
 use crate::driver::{MemoryInfo, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -60,31 +56,39 @@ impl CudaDriver {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        let _scope = self.enter_relaxed(device)?;
-        // SAFETY: the caller vouches for the range and the stream.
-        let code = unsafe { (self.api.base.cuMemsetD8Async)(to.0, value, bytes as usize, raw(stream)) };
-        self.api.check("cuMemsetD8Async", code, || format!("{bytes} bytes at {to} on stream {stream}"))
+        self.queue_pattern(device, to, u32::from(value), 1, bytes, stream)
     }
 
-    /// The default pool, and the one that the program may have put in its place.
-    pub(super) fn trim_pools(&self, device: DeviceId) -> Result<()> {
-        let pools = self.api.need(&self.api.pools, "cuMemPoolTrimTo", 11_020)?;
-        let handle = self.device(device)?.handle;
-        forgive(self.enter_relaxed(device).and_then(|_scope| {
-            let (mut default, mut current): (CUmemoryPool, CUmemoryPool) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: writes a pool, which the driver keeps.
-            let code = unsafe { (pools.cuDeviceGetDefaultMemPool)(&raw mut default, handle) };
-            self.api.check("cuDeviceGetDefaultMemPool", code, || format!("device {device}"))?;
-            // SAFETY: as above.
-            let code = unsafe { (pools.cuDeviceGetMemPool)(&raw mut current, handle) };
-            self.api.check("cuDeviceGetMemPool", code, || format!("device {device}"))?;
-            let other = (current != default && !current.is_null()).then_some(current);
-            for pool in std::iter::once(default).chain(other) {
-                // SAFETY: a pool that is alive: it is the device's.
-                let code = unsafe { (pools.cuMemPoolTrimTo)(pool, 0) };
-                self.api.check("cuMemPoolTrimTo", code, || format!("device {device}"))?;
+    pub(super) fn queue_pattern(
+        &self,
+        device: DeviceId,
+        to: Address,
+        value: u32,
+        width: u32,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let call = match width {
+            1 => "cuMemsetD8Async",
+            2 => "cuMemsetD16Async",
+            4 => "cuMemsetD32Async",
+            _ => return Err(invalid("cuMemset", format!("a pattern of {width} bytes; 1, 2 and 4 are possible"))),
+        };
+        if !(to.0 | bytes).is_multiple_of(u64::from(width)) {
+            let detail = format!("{bytes} bytes at {to}: not multiples of the pattern's {width} bytes");
+            return Err(invalid(call, detail));
+        }
+        let count = (bytes / u64::from(width)) as usize;
+        let base = &self.api.base;
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: the caller vouches for the range and the stream; width and alignment were checked.
+        let code = unsafe {
+            match width {
+                1 => (base.cuMemsetD8Async)(to.0, value as u8, count, raw(stream)),
+                2 => (base.cuMemsetD16Async)(to.0, value as u16, count, raw(stream)),
+                _ => (base.cuMemsetD32Async)(to.0, value, count, raw(stream)),
             }
-            Ok(())
-        }))
+        };
+        self.api.check(call, code, || format!("{bytes} bytes at {to} on stream {stream}"))
     }
 }

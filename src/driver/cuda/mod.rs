@@ -6,20 +6,25 @@
 
 mod api;
 mod context;
+mod device;
 mod error;
+mod host_memory;
 mod memory;
+mod place;
+mod pool_kinds;
+mod pools;
+mod sharing;
 mod stream;
+mod virtual_memory;
 mod vmm;
 
 use std::ffi::c_int;
 use std::fmt;
 
-use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
-
 use self::api::{Api, no_driver};
-use self::context::{Device, Traits};
+use self::context::Device;
+use self::device::find_device;
 use self::error::SUCCESS;
-use self::vmm::PLAIN_GRANULARITY;
 use super::{Capabilities, Capture, Driver, Event, MemoryInfo, Physical, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
@@ -60,53 +65,6 @@ impl CudaDriver {
         let devices = (0..count).map(|ordinal| find_device(&api, ordinal)).collect::<Result<_>>()?;
         Ok(Self { api, devices })
     }
-
-    /// Read on first use and kept: see [`Capabilities`].
-    fn read_capabilities(&self, device: DeviceId) -> Result<Capabilities> {
-        let known = self.device(device)?;
-        if let Some(&capabilities) = known.capabilities.get() {
-            return Ok(capabilities);
-        }
-        let vmm = known.traits.vmm && self.api.vmm.is_some();
-        let capabilities = Capabilities {
-            vmm,
-            granularity: if vmm { self.granularity(device)? } else { PLAIN_GRANULARITY },
-            stream_identity: self.api.stream_id.is_some(),
-            driver_pools: known.traits.pools && self.api.pools.is_some(),
-            version: self.api.version,
-            posix_fd: vmm && known.traits.posix_fd,
-            fabric: false,
-            rdma: vmm && known.traits.rdma,
-            host_numa: false,
-            numa_node: None,
-            pool_fd: false,
-            host_pools: false,
-            managed_pools: false,
-            managed: false,
-            legacy_ipc: false,
-        };
-        Ok(*known.capabilities.get_or_init(|| capabilities))
-    }
-}
-
-fn find_device(api: &Api, ordinal: c_int) -> Result<Device> {
-    let mut handle = 0;
-    // SAFETY: writes a device; the ordinal is below the count.
-    let code = unsafe { (api.base.cuDeviceGet)(&raw mut handle, ordinal) };
-    api.check("cuDeviceGet", code, || format!("device {ordinal}"))?;
-    let has = |attribute: Attribute| {
-        let mut value = 0;
-        // SAFETY: writes an integer. An attribute that this libcuda does not know fails, and is not there.
-        let code = unsafe { (api.base.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, handle) };
-        code == SUCCESS && value != 0
-    };
-    let traits = Traits {
-        vmm: has(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-        posix_fd: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-        rdma: has(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
-        pools: has(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
-    };
-    Ok(Device::new(handle, traits))
 }
 
 impl fmt::Debug for CudaDriver {
@@ -118,7 +76,7 @@ impl fmt::Debug for CudaDriver {
     }
 }
 
-/// Each method is written out in the file of its noun.
+/// Each method is written out in the file of its noun; the traits that `Driver` extends, in the file of their name.
 impl Driver for CudaDriver {
     fn name(&self) -> &'static str {
         "cuda"
@@ -136,8 +94,8 @@ impl Driver for CudaDriver {
         self.read_capabilities(device)
     }
 
-    fn device_uuid(&self, _device: DeviceId) -> Result<[u8; 16]> {
-        todo!()
+    fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {
+        self.read_uuid(device)
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
@@ -242,14 +200,14 @@ impl Driver for CudaDriver {
 
     fn fill_pattern(
         &self,
-        _device: DeviceId,
-        _to: Address,
-        _value: u32,
-        _width: u32,
-        _bytes: u64,
-        _stream: StreamHandle,
+        device: DeviceId,
+        to: Address,
+        value: u32,
+        width: u32,
+        bytes: u64,
+        stream: StreamHandle,
     ) -> Result<()> {
-        todo!()
+        self.queue_pattern(device, to, value, width, bytes, stream)
     }
 
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {

@@ -1,0 +1,121 @@
+//! The CUDA driver against a libcuda made for the purpose: what no healthy GPU machine will show.
+//!
+//! A C library with libcuda's symbols is compiled and put first in the search path of a child process, which
+//! runs one of the ignored tests of the modules. It notes the context and the capture mode of each call, and the
+//! arguments of many, answers any code it is told to, and can be built without the newer functions. Data and memory are not its business:
+//! `driver_conformance.rs` has those, on a GPU.
+
+#![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
+
+mod calls;
+mod fake;
+mod host_memory;
+mod older;
+mod pools;
+mod sharing;
+mod virtual_memory;
+mod whole;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay::units::{DeviceId, StreamHandle};
+
+const DEVICE: DeviceId = DeviceId(0);
+const MIB: u64 = 1 << 20;
+const STREAM: StreamHandle = StreamHandle(0x5000);
+
+const FAKE: &str = include_str!("fake.c");
+
+/// Compiles a libcuda into a directory of its own.
+fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    let (source, library) = (place.join("fake.c"), place.join("libcuda.so"));
+    std::fs::write(&source, FAKE).unwrap();
+    let mut compile = Command::new("cc");
+    compile.args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(flags);
+    assert!(compile.status().expect("a C compiler").success(), "{compile:?}");
+    place
+}
+
+/// Runs an ignored test of a module in a process that finds the library.
+fn run(test: &str, library: &Path, environment: &[(&str, &str)]) {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    child.env("LD_LIBRARY_PATH", library).env("FAKE_LIBRARY", library.join("libcuda.so"));
+    child.envs(environment.iter().copied());
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
+    let _ = std::fs::remove_dir_all(library);
+}
+
+#[test]
+fn a_whole_libcuda() {
+    run("whole::child_whole", &build("whole", &["-DVERSION=13000"]), &[]);
+}
+
+#[test]
+fn virtual_memory_with_its_options() {
+    run("virtual_memory::child_options", &build("options", &["-DVERSION=13000"]), &[]);
+}
+
+#[test]
+fn virtual_memory_of_a_device_that_can_do_little() {
+    // No descriptors, fabric handles, RDMA, host memory; no NUMA node.
+    let lacking = ",103=0,128=0,110=0,141=0,134=-1";
+    let library = build("lacking", &["-DVERSION=13000"]);
+    run("virtual_memory::child_lacking", &library, &[("FAKE_ATTRIBUTES", lacking)]);
+}
+
+#[test]
+fn host_memory_pointers_and_devices() {
+    run("host_memory::child_host_memory", &build("host", &["-DVERSION=13000"]), &[]);
+}
+
+#[test]
+fn driver_pools() {
+    run("pools::child_pools", &build("pools", &["-DVERSION=13000"]), &[]);
+}
+
+#[test]
+fn driver_pools_of_devices_that_can_do_little() {
+    // Pools of devices only, which cannot be shared, and no concurrent managed access.
+    let library = build("poolless", &["-DVERSION=13000"]);
+    let lacking = [("FAKE_ATTRIBUTES", ",144=0,142=0,119=0,89=0")];
+    run("pools::child_lacking", &library, &lacking);
+}
+
+#[test]
+fn sharing() {
+    run("sharing::child_sharing", &build("sharing", &["-DVERSION=13000"]), &[]);
+}
+
+#[test]
+fn a_libcuda_of_12_4() {
+    run("older::child_12", &build("twelve", &["-DVERSION=12040"]), &[("FAKE_UNKNOWN", "135")]);
+}
+
+#[test]
+fn a_libcuda_from_before_the_newer_functions() {
+    run("older::child_old", &build("old", &["-DVERSION=11010"]), &[("FAKE_UNKNOWN", "117")]);
+}
+
+#[test]
+fn a_libcuda_of_10_2() {
+    run("older::child_oldest", &build("oldest", &["-DVERSION=10020"]), &[("FAKE_UNKNOWN", "111")]);
+}
+
+#[test]
+fn a_libcuda_that_lacks_what_every_one_has() {
+    run("older::child_broken", &build("broken", &["-DVERSION=10000", "-DBROKEN"]), &[("EXPECT", "cuEventQuery")]);
+}
+
+#[test]
+fn a_libcuda_without_a_device() {
+    let library = |name| build(name, &["-DVERSION=13000"]);
+    run("older::child_broken", &library("init"), &[("FAKE_INIT", "100"), ("EXPECT", "CUDA_ERROR_NO_DEVICE")]);
+    run("older::child_broken", &library("none"), &[("FAKE_DEVICES", "0"), ("EXPECT", "sees no device")]);
+    run("older::child_broken", &library("unknown"), &[("FAKE_INIT", "54321"), ("EXPECT", "54321")]);
+}
