@@ -83,6 +83,13 @@ typedef enum forebay_status {
   FOREBAY_STATUS_BUSY = 12,
   // A bug in this library, caught before it reached the caller.
   FOREBAY_STATUS_PANIC = 13,
+  // The resource or buffer is closed.
+  FOREBAY_STATUS_CLOSED = 14,
+  // Not allowed: memory of another user, a resource that is not made for sharing, or an allocation from one that
+  // is mapped from another process.
+  FOREBAY_STATUS_NOT_PERMITTED = 15,
+  // The other process is gone, or does not answer as it should.
+  FOREBAY_STATUS_PEER = 16,
 } forebay_status;
 
 // Who asked for a block: how the figures tell users apart.

@@ -108,7 +108,7 @@ fn it_compiles_as_c11_and_cpp17() {
 ASSERT(sizeof(forebay_options) == 112, "options");
 ASSERT(sizeof(forebay_stats) == 296, "stats");
 ASSERT(sizeof(forebay_stream_stats) == 80, "stream stats");
-ASSERT(FOREBAY_STATUS_PANIC == 13, "status numbers are fixed");
+ASSERT(FOREBAY_STATUS_PANIC == 13 && FOREBAY_STATUS_PEER == 16, "status numbers are fixed");
 ASSERT(FOREBAY_VERSION_NUMBER == FOREBAY_VERSION_MAJOR * 10000 + FOREBAY_VERSION_MINOR * 100 + FOREBAY_VERSION_PATCH, "");
 int main(void) {
   forebay_pool *pool = 0;

@@ -38,6 +38,13 @@ pub enum ForebayStatus {
     Busy = 12,
     /// A bug in this library, caught before it reached the caller.
     Panic = 13,
+    /// The resource or buffer is closed.
+    Closed = 14,
+    /// Not allowed: memory of another user, a resource that is not made for sharing, or an allocation from one that
+    /// is mapped from another process.
+    NotPermitted = 15,
+    /// The other process is gone, or does not answer as it should.
+    Peer = 16,
     // Last added.
 }
 
@@ -52,6 +59,9 @@ impl From<&Error> for ForebayStatus {
             Error::Forked => Self::Forked,
             Error::NotFound(_) => Self::NotFound,
             Error::Busy(_) => Self::Busy,
+            Error::Closed(_) => Self::Closed,
+            Error::NotPermitted(_) => Self::NotPermitted,
+            Error::Peer(_) => Self::Peer,
             Error::Driver(error) => match error.kind {
                 ErrorKind::NoDriver => Self::NoDriver,
                 ErrorKind::Unsupported => Self::Unsupported,
@@ -93,6 +103,9 @@ pub extern "C" fn forebay_status_text(status: u32) -> *const c_char {
         11 => c"not found",
         12 => c"busy",
         13 => c"internal error",
+        14 => c"closed",
+        15 => c"not permitted",
+        16 => c"the other process is gone or does not answer as it should",
         _ => c"unknown status",
     };
     text.as_ptr()

@@ -1,5 +1,7 @@
-//! What happens to the whole process: forks.
+//! What happens to the whole process: forks; and whose another process is.
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,4 +29,21 @@ pub fn watch_fork() {
 #[must_use]
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+/// The effective user of the process at the other end of a UNIX socket, as it was when it connected or listened.
+///
+/// Asked for here and not through a crate that gives the process's number as well: that number is 0 where the other
+/// process cannot be seen from this PID namespace, which such crates hold to be impossible.
+pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&peer) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: `peer` has the type that this option fills in, and `length` is its size.
+    let failed =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut peer).cast(), &raw mut length) };
+    if failed != 0 || length as usize != size_of_val(&peer) {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(peer.uid)
 }

@@ -34,6 +34,12 @@ pub enum Error {
     Busy(Box<str>),
     /// The driver failed.
     Driver(DriverError),
+    /// The resource or buffer is closed.
+    Closed(Box<str>),
+    /// Another user's, not made for sharing, or mapped from another process and so not to be allocated from.
+    NotPermitted(Box<str>),
+    /// The other process is gone, or does not answer as it should.
+    Peer(Box<str>),
 }
 
 impl Error {
@@ -61,7 +67,10 @@ impl fmt::Display for Error {
             | Self::Invalid(text)
             | Self::Capturing(text)
             | Self::NotFound(text)
-            | Self::Busy(text) => f.write_str(text),
+            | Self::Busy(text)
+            | Self::Closed(text)
+            | Self::NotPermitted(text)
+            | Self::Peer(text) => f.write_str(text),
             Self::BadDevice { asked, count: 0 } => write!(f, "device {asked} asked for, and there are no devices"),
             Self::BadDevice { asked, count } => {
                 write!(f, "device {asked} asked for; devices are 0 to {}", DeviceId(count - 1))
