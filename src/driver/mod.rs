@@ -20,7 +20,6 @@ mod place;
 mod pools;
 pub mod process;
 mod provisional_cuda;
-mod provisional_host;
 mod sharing;
 mod virtual_memory;
 
