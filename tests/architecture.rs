@@ -18,11 +18,12 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 /// A word that may stand only in files under these places, and why.
-const HOMES: [(&str, &[&str], &str); 7] = [
+const HOMES: [(&str, &[&str], &str); 8] = [
     ("cudarc::", &["driver/cuda/"], "CUDA is called through driver/cuda alone"),
     ("no_mangle", &["abi/"], "only the ABI exports"),
     ("export_name", &["abi/"], "only the ABI exports"),
     ("libc::", &["driver/"], "the operating system is the driver layer's"),
+    ("rustix::", &["resource/sharing/"], "only sharing speaks with other processes"),
     ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
     ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
     ("catch_unwind", &["abi/guard.rs", "pool/model.rs"], "panics stop at one place, and in the model test"),
@@ -223,6 +224,8 @@ fn a_crate_away_from_its_home_is_caught() {
     caught("driver/mod.rs", "#[unsafe(export_name = \"forebay_x\")]", "export_name");
     caught("resource/pool.rs", "    unsafe { libc::getpid() }", "libc::");
     caught("abi/torch.rs", "use libc::c_int;", "libc::");
+    caught("resource/pool/pool.rs", "use rustix::net::connect;", "rustix::");
+    caught("driver/process.rs", "    rustix::process::geteuid();", "rustix::");
     caught("pool/arena.rs", "use parking_lot::Mutex;", "parking_lot");
     caught("abi/status.rs", "use parking_lot::Mutex;", "parking_lot");
     caught("resource/pool.rs", "use libloading::Library;", "libloading");
@@ -236,6 +239,7 @@ fn a_crate_at_home_passes() {
     passes("abi/memory.rs", "#[unsafe(no_mangle)]");
     passes("driver/process.rs", "    unsafe { libc::getpid() };");
     passes("resource/pool.rs", "use parking_lot::Mutex;");
+    passes("resource/sharing/socket.rs", "use rustix::net::connect;");
     passes("abi/cxx.rs", "use libloading::os::unix::Library;");
     passes("abi/guard.rs", "use std::panic::catch_unwind;");
     passes("driver/host/fault.rs", "let not_libc_but = mylibc::x;");

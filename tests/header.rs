@@ -117,7 +117,7 @@ ASSERT(sizeof(forebay_buffer_info) == 96, "buffer info");
 ASSERT(sizeof(forebay_ipc_descriptor) == 256, "descriptor");
 ASSERT(FOREBAY_STATUS_PEER == 16, "status numbers are fixed");
 ASSERT(sizeof(forebay_stream_stats) == 80, "stream stats");
-ASSERT(FOREBAY_STATUS_PANIC == 13, "status numbers are fixed");
+ASSERT(FOREBAY_STATUS_PANIC == 13 && FOREBAY_STATUS_PEER == 16, "status numbers are fixed");
 ASSERT(FOREBAY_VERSION_NUMBER == FOREBAY_VERSION_MAJOR * 10000 + FOREBAY_VERSION_MINOR * 100 + FOREBAY_VERSION_PATCH, "");
 int main(void) {
   forebay_pool *pool = 0;

@@ -19,7 +19,6 @@ mod open;
 mod place;
 mod pools;
 pub mod process;
-mod provisional_host;
 mod sharing;
 mod virtual_memory;
 

@@ -50,7 +50,7 @@ mod commit;
 mod free_set;
 mod front;
 #[cfg(test)]
-mod model;
+pub(crate) mod model;
 mod plan;
 mod size_class;
 mod table;

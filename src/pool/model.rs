@@ -1,7 +1,7 @@
 //! Generated programs against a plain model: a list of intervals. Every equation is checked after each step.
 
 #[path = "../../tests/support/random.rs"]
-mod random;
+pub(crate) mod random;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ fn destroying_a_pool_gives_its_live_blocks_back() {
 fn options_are_filled_with_the_defaults() {
     let (options, _) = options();
     assert_eq!((options.size as usize, options.version), (size_of::<ForebayOptions>(), FOREBAY_OPTIONS_VERSION));
-    assert_eq!((options.reserved0, options.reserved), (0, [0; 8]));
+    assert_eq!((options.reserved0, options.reserved), (0, [0; 7]));
 }
 
 #[track_caller]

@@ -134,6 +134,24 @@ impl HostDriver {
         }
     }
 
+    /// Waits for all that is queued on all devices.
+    pub(super) fn drain(&self, call: Call) -> Result<()> {
+        let marks = {
+            let streams = self.streams.lock();
+            (0..self.options.devices).flat_map(|device| streams.tails(DeviceId(device))).collect::<Vec<_>>()
+        };
+        marks.into_iter().try_for_each(|mark| self.wait(call, mark))?;
+        self.settle();
+        Ok(())
+    }
+
+    /// What CUDA does at every synchronisation: pools give back what is above their thresholds.
+    pub(super) fn settle(&self) {
+        if self.memory.read().pools_exceed() {
+            self.memory.write().settle_pools();
+        }
+    }
+
     /// Runs an item that was taken from a stream.
     fn run(&self, identity: u64, work: Work) {
         /// Gives the stream free again even if the closure panics.
@@ -149,9 +167,8 @@ impl HostDriver {
             Work::Run(call) => call(),
             Work::Copy { device, to, from, bytes } => {
                 let memory = self.memory.read();
-                let checked =
-                    memory.check_access(device, to.0, bytes).and_then(|()| memory.check_access(device, from.0, bytes));
-                if checked.is_err() {
+                let readable = memory.check_access(device, from.0, bytes, false);
+                if readable.and_then(|()| memory.check_access(device, to.0, bytes, true)).is_err() {
                     self.bad_access();
                     return;
                 }
@@ -159,16 +176,32 @@ impl HostDriver {
                 // program's own memory, which the caller of `copy` vouches for. `copy` allows an overlap.
                 unsafe { ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes as usize) };
             }
-            Work::Fill { device, to, value, bytes } => {
+            Work::Fill { device, to, value, width, bytes } => {
                 let memory = self.memory.read();
-                if memory.check_access(device, to.0, bytes).is_err() {
+                if memory.check_access(device, to.0, bytes, true).is_err() {
                     self.bad_access();
                     return;
                 }
-                // SAFETY: as for the copy.
-                unsafe { ptr::write_bytes(to.0 as *mut u8, value, bytes as usize) };
+                // SAFETY: as for the copy; `fill_pattern` has seen to the alignment.
+                unsafe { fill(to.0, value, width, bytes) };
             }
+            Work::PoolFree { at } => self.memory.write().finish_pool_free(at),
             Work::Record | Work::Wait(_) => {}
         }
+    }
+}
+
+/// # Safety
+/// The range must be writable and nobody's but the queue's for now, address and size multiples of `width`.
+unsafe fn fill(to: u64, value: u32, width: u32, bytes: u64) {
+    let count = (bytes / u64::from(width)) as usize;
+    #[expect(clippy::cast_possible_truncation, reason = "the low bytes are what is asked for")]
+    match width {
+        // SAFETY: the caller's, for all three.
+        1 => unsafe { ptr::write_bytes(to as *mut u8, value as u8, count) },
+        // SAFETY: as above.
+        2 => (0..count).for_each(|index| unsafe { (to as *mut u16).add(index).write(value as u16) }),
+        // SAFETY: as above.
+        _ => (0..count).for_each(|index| unsafe { (to as *mut u32).add(index).write(value) }),
     }
 }

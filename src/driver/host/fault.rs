@@ -6,116 +6,126 @@ use parking_lot::Mutex;
 
 use crate::driver::{DriverError, ErrorKind, Result};
 
-/// The methods of [`Driver`](crate::driver::Driver) that call the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the trait's method of that name")]
-pub enum Call {
-    MemoryInfo,
-    Reserve,
-    Unreserve,
-    Create,
-    Release,
-    Map,
-    Grant,
-    Unmap,
-    Allocate,
-    Free,
-    StreamCreate,
-    StreamDestroy,
-    StreamSynchronize,
-    StreamIdentity,
-    StreamCapture,
-    EventCreate,
-    EventDestroy,
-    EventRecord,
-    EventRecordAll,
-    EventPassed,
-    EventWait,
-    StreamWait,
-    Synchronize,
-    Copy,
-    Fill,
-    TrimDriverPools,
+/// Declares the calls once: variant, place in [`Call::ALL`], and name in error messages.
+macro_rules! calls {
+    ($($call:ident = $name:literal,)*) => {
+        /// The methods of [`Driver`](crate::driver::Driver) and the traits below it that call the driver.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is the trait's method of that name")]
+        pub enum Call {
+            $($call,)*
+        }
+
+        impl Call {
+            /// Every call.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$call),*];
+
+            /// The name in error messages.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$call => $name,)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    MemoryInfo = "host memory_info",
+    Reserve = "host reserve",
+    Unreserve = "host unreserve",
+    Create = "host create",
+    Release = "host release",
+    Map = "host map",
+    Grant = "host grant",
+    Unmap = "host unmap",
+    Allocate = "host allocate",
+    Free = "host free",
+    StreamCreate = "host stream_create",
+    StreamDestroy = "host stream_destroy",
+    StreamSynchronize = "host stream_synchronize",
+    StreamIdentity = "host stream_identity",
+    StreamCapture = "host stream_capture",
+    EventCreate = "host event_create",
+    EventDestroy = "host event_destroy",
+    EventRecord = "host event_record",
+    EventRecordAll = "host event_record_all",
+    EventPassed = "host event_passed",
+    EventWait = "host event_wait",
+    StreamWait = "host stream_wait",
+    Synchronize = "host synchronize",
+    Copy = "host copy",
+    Fill = "host fill",
+    TrimDriverPools = "host trim_driver_pools",
+    DeviceUuid = "host device_uuid",
+    FillPattern = "host fill_pattern",
+    Granularity = "host granularity",
+    ReserveAt = "host reserve_at",
+    CreateWith = "host create_with",
+    GrantAccess = "host grant_access",
+    CanAccessPeer = "host can_access_peer",
+    PoolDefault = "host pool_default",
+    PoolCurrent = "host pool_current",
+    PoolCreate = "host pool_create",
+    PoolDestroy = "host pool_destroy",
+    PoolAttribute = "host pool_attribute",
+    PoolSetAttribute = "host pool_set_attribute",
+    PoolAccess = "host pool_access",
+    PoolSetAccess = "host pool_set_access",
+    PoolTrim = "host pool_trim",
+    PoolAllocate = "host pool_allocate",
+    PoolFree = "host pool_free",
+    PoolExportFd = "host pool_export_fd",
+    PoolImportFd = "host pool_import_fd",
+    PoolExportPointer = "host pool_export_pointer",
+    PoolImportPointer = "host pool_import_pointer",
+    HostAllocate = "host host_allocate",
+    HostFree = "host host_free",
+    HostRegister = "host host_register",
+    HostUnregister = "host host_unregister",
+    HostDeviceAddress = "host host_device_address",
+    ManagedAllocate = "host managed_allocate",
+    Pointer = "host pointer",
+    ExportFd = "host export_fd",
+    ImportFd = "host import_fd",
+    ExportFabric = "host export_fabric",
+    ImportFabric = "host import_fabric",
+    IpcExport = "host ipc_export",
+    IpcOpen = "host ipc_open",
+    IpcClose = "host ipc_close",
 }
 
 impl Call {
-    /// Every call.
-    pub const ALL: [Self; 26] = [
-        Self::MemoryInfo,
-        Self::Reserve,
-        Self::Unreserve,
-        Self::Create,
-        Self::Release,
-        Self::Map,
-        Self::Grant,
-        Self::Unmap,
-        Self::Allocate,
-        Self::Free,
-        Self::StreamCreate,
-        Self::StreamDestroy,
-        Self::StreamSynchronize,
-        Self::StreamIdentity,
-        Self::StreamCapture,
-        Self::EventCreate,
-        Self::EventDestroy,
-        Self::EventRecord,
-        Self::EventRecordAll,
-        Self::EventPassed,
-        Self::EventWait,
-        Self::StreamWait,
-        Self::Synchronize,
-        Self::Copy,
-        Self::Fill,
-        Self::TrimDriverPools,
-    ];
-
-    /// The name in error messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MemoryInfo => "host memory_info",
-            Self::Reserve => "host reserve",
-            Self::Unreserve => "host unreserve",
-            Self::Create => "host create",
-            Self::Release => "host release",
-            Self::Map => "host map",
-            Self::Grant => "host grant",
-            Self::Unmap => "host unmap",
-            Self::Allocate => "host allocate",
-            Self::Free => "host free",
-            Self::StreamCreate => "host stream_create",
-            Self::StreamDestroy => "host stream_destroy",
-            Self::StreamSynchronize => "host stream_synchronize",
-            Self::StreamIdentity => "host stream_identity",
-            Self::StreamCapture => "host stream_capture",
-            Self::EventCreate => "host event_create",
-            Self::EventDestroy => "host event_destroy",
-            Self::EventRecord => "host event_record",
-            Self::EventRecordAll => "host event_record_all",
-            Self::EventPassed => "host event_passed",
-            Self::EventWait => "host event_wait",
-            Self::StreamWait => "host stream_wait",
-            Self::Synchronize => "host synchronize",
-            Self::Copy => "host copy",
-            Self::Fill => "host fill",
-            Self::TrimDriverPools => "host trim_driver_pools",
-        }
-    }
-
     pub(super) fn invalid(self, detail: impl Into<String>) -> DriverError {
         DriverError::new(ErrorKind::Invalid, self.name(), detail)
+    }
+
+    pub(super) fn unsupported(self, detail: impl Into<String>) -> DriverError {
+        DriverError::new(ErrorKind::Unsupported, self.name(), detail)
+    }
+
+    /// Whether the call asks for addresses or memory.
+    const fn asks_for_room(self) -> bool {
+        use Call::{Allocate, Create, CreateWith, HostAllocate, ManagedAllocate, PoolAllocate, Reserve, ReserveAt};
+        matches!(
+            self,
+            Reserve | ReserveAt | Create | CreateWith | Allocate | HostAllocate | ManagedAllocate | PoolAllocate
+        )
     }
 
     /// The error of a failed system call. Too many mappings are not a device without memory: giving back
     /// some would not help, so only calls that ask for room answer [`ErrorKind::OutOfMemory`].
     pub(super) fn failed(self, what: &str) -> DriverError {
-        let cause = std::io::Error::last_os_error();
+        self.failed_with(what, &std::io::Error::last_os_error())
+    }
+
+    /// [`Call::failed`] for an error at hand.
+    pub(super) fn failed_with(self, what: &str, cause: &std::io::Error) -> DriverError {
         let code = cause.raw_os_error().unwrap_or(0);
-        let (kind, hint) = match (code, self) {
-            (libc::ENOMEM, Self::Reserve | Self::Create | Self::Allocate) => {
-                (ErrorKind::OutOfMemory, "; is a limit on addresses too low?")
-            }
-            (libc::ENOMEM, _) => (ErrorKind::Failed, "; is vm.max_map_count too low for so many mappings?"),
+        let (kind, hint) = match code {
+            libc::ENOMEM if self.asks_for_room() => (ErrorKind::OutOfMemory, "; is a limit on addresses too low?"),
+            libc::ENOMEM => (ErrorKind::Failed, "; is vm.max_map_count too low for so many mappings?"),
             _ => (ErrorKind::Failed, ""),
         };
         DriverError { kind, call: self.name(), code, detail: format!("{what}: {cause}{hint}") }

@@ -1,12 +1,12 @@
 //! The ledger: every call counted, and priced as an H200 was measured to charge for it (driver 580, CUDA 13.0).
 //!
 //! A replay on the host driver so reports the driver time it would have cost on that GPU. The order of
-//! magnitude is what counts. Calls without a measurement (reserve, unreserve, memory_info, copies) are free.
+//! magnitude is what counts. Calls without a measurement (reserve, unreserve, memory_info, copies, sharing) are free.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fault::Call;
-use crate::driver::Ledger;
+use crate::driver::{Ledger, Place};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -30,17 +30,32 @@ const UNMAP: Table = chunks([17_000.0, 17_000.0, 25_000.0, 56_000.0]);
 const RELEASE: Table = chunks([12_500.0, 25_000.0, 239_000.0, 2_042_000.0]);
 const ALLOCATE: Table = plain([76_000.0, 65_000.0, 1_691_000.0, 255_000.0]);
 const FREE: Table = plain([40_000.0, 44_000.0, 81_000.0, 350_000.0]);
+const HOST_ALLOCATE: Table = plain([1_531_000.0, 618_000.0, 31_965_000.0, 390_000_000.0]);
+const HOST_FREE: Table = plain([265_000.0, 314_000.0, 5_595_000.0, 89_000_000.0]);
+/// Milliseconds for 1 GiB, taken to grow with the size: a page is pinned at a time.
+const HOST_CREATE: u64 = 297;
+const HOST_GRANT: u64 = 26;
+const REGISTER: u64 = 24;
+/// One call on a driver pool: an allocation that made it grow, and any other.
+const POOL_COLD: u64 = 6_000;
+const POOL_WARM: u64 = 400;
 
 /// The price of `call` on one handle or allocation of `bytes`, in nanoseconds.
 pub(super) fn price(call: Call, bytes: u64) -> u64 {
     let table = match call {
-        Call::Create => &CREATE,
+        Call::Create | Call::CreateWith => &CREATE,
         Call::Map => &MAP,
-        Call::Grant => &GRANT,
+        Call::Grant | Call::GrantAccess => &GRANT,
         Call::Unmap => &UNMAP,
         Call::Release => &RELEASE,
         Call::Allocate => &ALLOCATE,
         Call::Free => &FREE,
+        Call::HostAllocate => &HOST_ALLOCATE,
+        Call::HostFree => &HOST_FREE,
+        Call::HostRegister => return by_size(REGISTER, bytes),
+        // `bytes` are those by which the pool grew.
+        Call::PoolAllocate if bytes > 0 => return POOL_COLD,
+        Call::PoolAllocate | Call::PoolFree => return POOL_WARM,
         // For a whole device: not measured, priced as for one stream.
         Call::EventRecord | Call::EventRecordAll => return 170,
         // Waiting is not priced, only asking.
@@ -51,6 +66,20 @@ pub(super) fn price(call: Call, bytes: u64) -> u64 {
         _ => return 0,
     };
     interpolate(table, bytes)
+}
+
+/// [`price`] for a handle of physical memory that lies at `place`.
+pub(super) fn price_at(call: Call, place: Place, bytes: u64) -> u64 {
+    match call {
+        Call::CreateWith if place.is_host() => by_size(HOST_CREATE, bytes),
+        Call::Grant | Call::GrantAccess if place.is_host() => by_size(HOST_GRANT, bytes),
+        _ => price(call, bytes),
+    }
+}
+
+/// Nanoseconds where 1 GiB costs that many milliseconds.
+fn by_size(milliseconds: u64, bytes: u64) -> u64 {
+    (u128::from(bytes) * u128::from(milliseconds) * 1_000_000 / u128::from(GIB)) as u64
 }
 
 /// Straight lines between the measured sizes, both axes logarithmic: a cost that grows with the size
@@ -100,6 +129,11 @@ impl Books {
         self.nanoseconds.fetch_add(price(call, bytes), Ordering::Relaxed);
     }
 
+    /// [`Books::charge`] for physical memory that lies at `place`.
+    pub(super) fn charge_at(&self, call: Call, place: Place, bytes: u64) {
+        self.nanoseconds.fetch_add(price_at(call, place, bytes), Ordering::Relaxed);
+    }
+
     pub(super) fn read(&self) -> Ledger {
         Ledger { calls: self.calls.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
     }
@@ -117,6 +151,11 @@ mod tests {
         assert_eq!(price(Call::Grant, 4 * GIB), 157_000);
         assert_eq!(price(Call::Allocate, 4 * KIB), 76_000);
         assert_eq!(price(Call::Free, GIB), 350_000);
+        assert_eq!(price(Call::HostAllocate, GIB), 390_000_000);
+        assert_eq!(price(Call::HostFree, 64 * MIB), 5_595_000);
+        assert_eq!(price_at(Call::CreateWith, Place::HostNuma(0), GIB), 297_000_000);
+        assert_eq!(price_at(Call::CreateWith, Place::Device(crate::units::DeviceId(0)), 2 * MIB), 10_500);
+        assert_eq!((price(Call::PoolAllocate, MIB), price(Call::PoolAllocate, 0)), (6_000, 400));
     }
 
     #[test]

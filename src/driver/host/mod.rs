@@ -8,13 +8,25 @@
 //! Two locks, never held together except memory's read half under running work: `memory` for the books of
 //! addresses, `streams` for queues and events. Work runs under neither.
 
+mod access;
+mod blocks;
 mod clock;
 mod fault;
+mod file;
+mod gate;
+mod host_memory;
 mod ledger;
 mod memory;
 mod options;
+mod pool_books;
+mod pools;
+mod sharing;
 mod stream;
+mod ticket;
+mod usage;
+mod virtual_memory;
 mod vmm;
+mod zone;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,32 +35,17 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::fault::Call;
 pub use self::options::{Clock, HostOptions};
+pub use self::usage::Usage;
 
 use self::fault::Faults;
 use self::ledger::Books;
 use self::memory::Memory;
 use self::stream::{Streams, Work};
-use super::{Capabilities, Capture, Driver, DriverError, ErrorKind, Event, Ledger, MemoryInfo, Physical, Result};
+use super::{
+    Access, Capabilities, Capture, Driver, ErrorKind, Event, Ledger, MemoryInfo, Physical, PhysicalOptions, Place,
+    PoolOptions, Result, Share,
+};
 use crate::units::{Address, DeviceId, StreamHandle};
-
-/// What the driver has given out and not got back. Equal before and after means that nothing leaked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Reservations.
-    pub reservations: u64,
-    /// Mappings: one handle at two addresses counts twice.
-    pub mappings: u64,
-    /// Physical handles created and not released.
-    pub handles: u64,
-    /// Bytes counted against the capacity, on all devices: handles held or mapped, and plain allocations.
-    pub bytes: u64,
-    /// Plain allocations.
-    pub allocations: u64,
-    /// Events.
-    pub events: u64,
-    /// Streams made by `stream_create`.
-    pub streams: u64,
-}
 
 /// The host driver. Dropping it unmaps everything that it gave out.
 pub struct HostDriver {
@@ -69,7 +66,7 @@ impl HostDriver {
     pub fn new(options: HostOptions) -> Result<Self> {
         options.check(memory::page_size())?;
         Ok(Self {
-            memory: RwLock::new(Memory::new(options.devices, options.capacity, options.granularity)?),
+            memory: RwLock::new(Memory::new(options)?),
             streams: Mutex::new(Streams::new(options.devices, options.clock)),
             progress: Condvar::new(),
             faults: Faults::new(),
@@ -79,25 +76,6 @@ impl HostDriver {
             bad_accesses: AtomicU64::new(0),
             options,
         })
-    }
-
-    /// What is given out now.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        let (events, streams) = {
-            let streams = self.streams.lock();
-            (streams.event_count(), streams.created_count())
-        };
-        let memory = self.memory.read();
-        Usage {
-            reservations: memory.reservations.len() as u64,
-            mappings: memory.mappings.len() as u64,
-            handles: memory.ranges.values().filter(|range| range.held).count() as u64,
-            bytes: memory.devices.iter().map(|device| device.used).sum(),
-            allocations: memory.plain_count(),
-            events,
-            streams,
-        }
     }
 
     /// Makes the `nth` call of this kind from now on fail (1 is the next one) with [`ErrorKind::Failed`],
@@ -142,37 +120,6 @@ impl HostDriver {
     fn bad_access(&self) {
         self.bad_accesses.fetch_add(1, Ordering::Relaxed);
     }
-
-    /// Counts a call and refuses it where a fault is due, the device unknown or the feature missing.
-    fn enter(&self, call: Call, device: DeviceId) -> Result<()> {
-        self.books.count();
-        self.faults.enter(call)?;
-        self.known(call, device)?;
-        let lacks = match call {
-            Call::Reserve | Call::Unreserve | Call::Create | Call::Release | Call::Map | Call::Grant | Call::Unmap => {
-                !self.options.vmm
-            }
-            Call::StreamIdentity => !self.options.stream_identity,
-            Call::TrimDriverPools => !self.options.driver_pools,
-            Call::EventRecordAll => !self.options.device_events,
-            _ => false,
-        };
-        if lacks {
-            return Err(DriverError::new(ErrorKind::Unsupported, call.name(), "switched off in HostOptions"));
-        }
-        Ok(())
-    }
-
-    fn known(&self, call: Call, device: DeviceId) -> Result<()> {
-        if device.0 < self.options.devices {
-            return Ok(());
-        }
-        Err(call.invalid(format!("device {device} of {}", self.options.devices)))
-    }
-
-    fn check_access(&self, call: Call, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
-        self.memory.read().check_access(device, at.0, bytes).map_err(|why| call.invalid(why))
-    }
 }
 
 impl fmt::Debug for HostDriver {
@@ -196,38 +143,41 @@ impl Driver for HostDriver {
 
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities> {
         self.known(Call::MemoryInfo, device)?;
-        let HostOptions { vmm, granularity, stream_identity, driver_pools, version, .. } = self.options;
+        let host = &self.options;
         Ok(Capabilities {
-            vmm,
-            granularity,
-            stream_identity,
-            driver_pools,
-            version,
-            posix_fd: vmm,
-            fabric: false,
-            rdma: false,
-            host_numa: vmm,
-            numa_node: Some(0),
-            pool_fd: driver_pools,
-            host_pools: driver_pools,
-            managed_pools: driver_pools,
-            managed: true,
-            legacy_ipc: true,
+            vmm: host.vmm,
+            granularity: host.granularity,
+            stream_identity: host.stream_identity,
+            driver_pools: host.driver_pools,
+            version: host.version,
+            posix_fd: host.vmm && host.posix_fd,
+            fabric: host.vmm && host.fabric,
+            rdma: host.vmm && host.rdma,
+            host_numa: host.vmm && host.host_numa,
+            numa_node: host.host_numa.then(|| device.0 % host.numa_nodes),
+            pool_fd: host.driver_pools && host.pool_fd,
+            host_pools: host.driver_pools && host.host_pools,
+            managed_pools: host.driver_pools && host.managed_pools,
+            managed: host.managed,
+            legacy_ipc: host.legacy_ipc,
         })
     }
 
-    fn device_uuid(&self, _device: DeviceId) -> Result<[u8; 16]> {
-        todo!()
+    fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {
+        self.enter(Call::DeviceUuid, device)?;
+        let mut uuid = *b"forebay host\0\0\0\0";
+        uuid[12..].copy_from_slice(&device.0.to_le_bytes());
+        Ok(uuid)
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
         self.enter(Call::MemoryInfo, device)?;
-        Ok(self.memory.read().info(device))
+        Ok(self.memory.read().info(Place::Device(device)))
     }
 
     fn reserve(&self, device: DeviceId, bytes: u64) -> Result<Address> {
         self.enter(Call::Reserve, device)?;
-        self.memory.write().reserve(device, bytes)
+        self.memory.write().reserve(Call::Reserve, device, bytes, 0, Address(0))
     }
 
     fn unreserve(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
@@ -237,36 +187,39 @@ impl Driver for HostDriver {
 
     fn create(&self, device: DeviceId, bytes: u64) -> Result<Physical> {
         self.enter(Call::Create, device)?;
-        let physical = self.memory.write().create(device, bytes)?;
+        let share = if self.options.posix_fd { Share::Fd } else { Share::None };
+        let options = PhysicalOptions { place: Place::Device(device), share, rdma: self.options.rdma };
+        let physical = self.memory.write().create(Call::Create, bytes, &options)?;
         self.books.charge(Call::Create, bytes);
         Ok(physical)
     }
 
     fn release(&self, device: DeviceId, physical: Physical) -> Result<()> {
         self.enter(Call::Release, device)?;
-        let bytes = self.memory.write().release(device, physical)?;
-        self.books.charge(Call::Release, bytes);
+        let (place, bytes) = self.memory.write().release(device, physical)?;
+        self.books.charge_at(Call::Release, place, bytes);
         Ok(())
     }
 
     fn map(&self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()> {
         self.enter(Call::Map, device)?;
-        self.memory.write().map(device, at, bytes, physical)?;
-        self.books.charge(Call::Map, bytes);
+        let place = self.memory.write().map(device, at, bytes, physical)?;
+        self.books.charge_at(Call::Map, place, bytes);
         Ok(())
     }
 
     fn grant(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
         self.enter(Call::Grant, device)?;
-        let handles = self.memory.write().grant(device, at, bytes)?;
-        handles.into_iter().for_each(|bytes| self.books.charge(Call::Grant, bytes));
+        let access = [(Place::Device(device), Access::ReadWrite)];
+        let handles = self.memory.write().grant(Call::Grant, at, bytes, &access)?;
+        handles.into_iter().for_each(|(place, bytes)| self.books.charge_at(Call::Grant, place, bytes));
         Ok(())
     }
 
     fn unmap(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
         self.enter(Call::Unmap, device)?;
         let handles = self.memory.write().unmap(at, bytes)?;
-        handles.into_iter().for_each(|bytes| self.books.charge(Call::Unmap, bytes));
+        handles.into_iter().for_each(|(place, bytes)| self.books.charge_at(Call::Unmap, place, bytes));
         Ok(())
     }
 
@@ -303,7 +256,9 @@ impl Driver for HostDriver {
             streams.refuse_capture(Call::StreamSynchronize, identity)?;
             streams.tail(identity)
         };
-        self.wait(Call::StreamSynchronize, mark)
+        self.wait(Call::StreamSynchronize, mark)?;
+        self.settle();
+        Ok(())
     }
 
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
@@ -362,7 +317,9 @@ impl Driver for HostDriver {
         self.enter(Call::EventWait, device)?;
         self.books.charge(Call::EventWait, 0);
         let marks = self.streams.lock().event_marks(Call::EventWait, event)?;
-        marks.iter().flat_map(|marks| marks.iter()).try_for_each(|&mark| self.wait(Call::EventWait, mark))
+        marks.iter().flat_map(|marks| marks.iter()).try_for_each(|&mark| self.wait(Call::EventWait, mark))?;
+        self.settle();
+        Ok(())
     }
 
     fn stream_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()> {
@@ -388,36 +345,51 @@ impl Driver for HostDriver {
             streams.refuse_any_capture(Call::Synchronize, device)?;
             streams.tails(device)
         };
-        marks.into_iter().try_for_each(|mark| self.wait(Call::Synchronize, mark))
+        marks.into_iter().try_for_each(|mark| self.wait(Call::Synchronize, mark))?;
+        self.settle();
+        Ok(())
     }
 
     fn copy(&self, device: DeviceId, to: Address, from: Address, bytes: u64, stream: StreamHandle) -> Result<()> {
         self.enter(Call::Copy, device)?;
-        self.check_access(Call::Copy, device, to, bytes)?;
-        self.check_access(Call::Copy, device, from, bytes)?;
+        self.check_access(Call::Copy, device, to, bytes, true)?;
+        self.check_access(Call::Copy, device, from, bytes, false)?;
         self.enqueue(Call::Copy, device, stream, Work::Copy { device, to, from, bytes })
     }
 
     fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()> {
         self.enter(Call::Fill, device)?;
-        self.check_access(Call::Fill, device, to, bytes)?;
-        self.enqueue(Call::Fill, device, stream, Work::Fill { device, to, value, bytes })
+        self.check_access(Call::Fill, device, to, bytes, true)?;
+        self.enqueue(Call::Fill, device, stream, Work::Fill { device, to, value: value.into(), width: 1, bytes })
     }
 
     fn fill_pattern(
         &self,
-        _device: DeviceId,
-        _to: Address,
-        _value: u32,
-        _width: u32,
-        _bytes: u64,
-        _stream: StreamHandle,
+        device: DeviceId,
+        to: Address,
+        value: u32,
+        width: u32,
+        bytes: u64,
+        stream: StreamHandle,
     ) -> Result<()> {
-        todo!()
+        let call = Call::FillPattern;
+        self.enter(call, device)?;
+        if !matches!(width, 1 | 2 | 4) {
+            return Err(call.invalid(format!("a pattern of {width} bytes: 1, 2 and 4 are possible")));
+        }
+        if !to.0.is_multiple_of(width.into()) || !bytes.is_multiple_of(width.into()) {
+            return Err(call.invalid(format!("{to}+{bytes} does not begin and end at a multiple of {width}")));
+        }
+        self.check_access(call, device, to, bytes, true)?;
+        self.enqueue(call, device, stream, Work::Fill { device, to, value, width, bytes })
     }
 
+    /// The default pool alone: a pool of the program's keeps what its threshold says.
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {
-        self.enter(Call::TrimDriverPools, device)
+        self.enter(Call::TrimDriverPools, device)?;
+        let options = PoolOptions { place: Some(Place::Device(device)), managed: false, share: false, max_size: 0 };
+        self.memory.write().trim_default_pool(options);
+        Ok(())
     }
 
     fn ledger(&self) -> Option<Ledger> {

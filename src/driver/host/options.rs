@@ -31,8 +31,30 @@ pub struct HostOptions {
     pub vmm: bool,
     /// As [`Capabilities::stream_identity`](crate::driver::Capabilities::stream_identity).
     pub stream_identity: bool,
-    /// As [`Capabilities::driver_pools`](crate::driver::Capabilities::driver_pools). They are always empty.
+    /// As [`Capabilities::driver_pools`](crate::driver::Capabilities::driver_pools). Without it no pool of any kind.
     pub driver_pools: bool,
+    /// As [`Capabilities::posix_fd`](crate::driver::Capabilities::posix_fd), where there is virtual memory.
+    pub posix_fd: bool,
+    /// As [`Capabilities::fabric`](crate::driver::Capabilities::fabric), where there is virtual memory.
+    pub fabric: bool,
+    /// As [`Capabilities::rdma`](crate::driver::Capabilities::rdma), where there is virtual memory.
+    pub rdma: bool,
+    /// Whether memory, physical or of a pool, can be had on a NUMA node of the host.
+    pub host_numa: bool,
+    /// How many nodes the host has; device `n` is nearest to node `n % numa_nodes`.
+    pub numa_nodes: u32,
+    /// Bytes of memory of the host: what physical memory, pools and allocations of the host may have in all.
+    pub host_capacity: u64,
+    /// As [`Capabilities::pool_fd`](crate::driver::Capabilities::pool_fd), where there are pools.
+    pub pool_fd: bool,
+    /// As [`Capabilities::host_pools`](crate::driver::Capabilities::host_pools), where there are pools.
+    pub host_pools: bool,
+    /// As [`Capabilities::managed_pools`](crate::driver::Capabilities::managed_pools), where there are pools.
+    pub managed_pools: bool,
+    /// As [`Capabilities::managed`](crate::driver::Capabilities::managed).
+    pub managed: bool,
+    /// As [`Capabilities::legacy_ipc`](crate::driver::Capabilities::legacy_ipc).
+    pub legacy_ipc: bool,
     /// Whether [`event_record_all`](crate::driver::Driver::event_record_all) works.
     pub device_events: bool,
     /// As [`Capabilities::version`](crate::driver::Capabilities::version).
@@ -42,7 +64,7 @@ pub struct HostOptions {
 }
 
 impl Default for HostOptions {
-    /// One device of the size of an H200.
+    /// One device like an H200, in a host of two nodes and 1 TiB. An H200 by itself has no fabric either.
     fn default() -> Self {
         Self {
             devices: 1,
@@ -51,6 +73,17 @@ impl Default for HostOptions {
             vmm: true,
             stream_identity: true,
             driver_pools: true,
+            posix_fd: true,
+            fabric: false,
+            rdma: true,
+            host_numa: true,
+            numa_nodes: 2,
+            host_capacity: 1 << 40,
+            pool_fd: true,
+            host_pools: true,
+            managed_pools: true,
+            managed: true,
+            legacy_ipc: true,
             device_events: true,
             version: 13_000,
             clock: Clock::Immediate,
@@ -89,6 +122,9 @@ impl HostOptions {
     pub(super) fn check(&self, page: u64) -> Result<()> {
         if !(1..=MOST_DEVICES).contains(&self.devices) {
             return Err(invalid(format!("{} devices: 1 to {MOST_DEVICES} are possible", self.devices)));
+        }
+        if self.numa_nodes == 0 {
+            return Err(invalid("0 NUMA nodes: a host has at least 1".into()));
         }
         if !self.granularity.is_power_of_two() || self.granularity < page {
             let granularity = self.granularity;

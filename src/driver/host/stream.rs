@@ -49,8 +49,23 @@ impl Deref for Marks {
 /// One item of a queue.
 pub(super) enum Work {
     Run(Box<dyn FnOnce() + Send>),
-    Copy { device: DeviceId, to: Address, from: Address, bytes: u64 },
-    Fill { device: DeviceId, to: Address, value: u8, bytes: u64 },
+    Copy {
+        device: DeviceId,
+        to: Address,
+        from: Address,
+        bytes: u64,
+    },
+    /// The low `width` bytes of `value`, over and over.
+    Fill {
+        device: DeviceId,
+        to: Address,
+        value: u32,
+        width: u32,
+        bytes: u64,
+    },
+    PoolFree {
+        at: Address,
+    },
     Record,
     Wait(Marks),
 }

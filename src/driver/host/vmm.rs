@@ -3,11 +3,13 @@
 //! As strict as CUDA was measured to be: whole handles only, nothing mapped twice at one address, nothing
 //! outside a reservation. A refused call has changed nothing: books are written after the system call.
 
-use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
+use super::access::Rights;
 use super::fault::Call;
-use super::memory::{self, Memory, Range};
-use crate::driver::{Physical, Result};
+use super::file::SharedFile;
+use super::memory::{self, Memory};
+use crate::driver::{Access, Physical, PhysicalOptions, Place, Result, Share};
 use crate::units::{Address, DeviceId};
 
 /// Addresses of ours with nothing behind them.
@@ -16,37 +18,50 @@ pub(super) struct Reservation {
     pub(super) bytes: u64,
 }
 
+/// One handle: a range of a file.
+pub(super) struct Range {
+    pub(super) file: Arc<SharedFile>,
+    pub(super) place: Place,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) share: Share,
+    /// The creator has not released it.
+    pub(super) held: bool,
+    /// At how many addresses it is mapped.
+    pub(super) mappings: u32,
+    /// Somebody elsewhere may hold it too, and nobody tells us until when: its pages stay while the file lives.
+    pub(super) exported: bool,
+    /// It came from elsewhere: its bytes are counted there.
+    pub(super) imported: bool,
+}
+
 /// One handle at one address.
 pub(super) struct Mapping {
     pub(super) bytes: u64,
-    range: u64,
-    /// One bit for each device that may touch it.
-    granted: u64,
-}
-
-impl Mapping {
-    pub(super) fn granted_to(&self, device: DeviceId) -> bool {
-        self.granted & (1 << device.0) != 0
-    }
+    pub(super) range: u64,
+    pub(super) rights: Rights,
 }
 
 impl Memory {
-    pub(super) fn reserve(&mut self, device: DeviceId, bytes: u64) -> Result<Address> {
-        self.check_size(Call::Reserve, bytes)?;
-        // mmap aligns to its own page: take one granule more and cut the ends off.
-        let padded = bytes
-            .checked_add(self.granularity)
-            .filter(|&bytes| bytes <= isize::MAX as u64)
-            .ok_or_else(|| Call::Reserve.invalid(format!("{bytes} bytes are more than there are addresses")))?;
-        let start = memory::anonymous(Call::Reserve, padded, libc::PROT_NONE)?;
-        let at = start.next_multiple_of(self.granularity);
-        let (head, tail) = (at - start, self.granularity - (at - start));
-        for (from, length) in [(start, head), (at + bytes, tail)] {
-            if length > 0 {
-                // An end that stays mapped costs a few addresses and no memory.
-                let _ = memory::unmap(Call::Reserve, from, length);
-            }
+    /// Reserves addresses at `hint` where they are free, else anywhere.
+    pub(super) fn reserve(
+        &mut self,
+        call: Call,
+        device: DeviceId,
+        bytes: u64,
+        alignment: u64,
+        hint: Address,
+    ) -> Result<Address> {
+        self.check_size(call, bytes)?;
+        if alignment != 0 && !alignment.is_power_of_two() {
+            return Err(call.invalid(format!("alignment {alignment} is no power of two")));
         }
+        let alignment = alignment.max(self.options.granularity);
+        let at_hint = hint.0 != 0 && hint.0.is_multiple_of(alignment) && hint.0.checked_add(bytes).is_some();
+        let at = match at_hint.then(|| memory::anonymous_if_free(hint.0, bytes, libc::PROT_NONE)).flatten() {
+            Some(at) => at,
+            None => reserve_anywhere(call, bytes, alignment)?,
+        };
         self.reservations.insert(at, Reservation { device, bytes });
         Ok(Address(at))
     }
@@ -70,104 +85,124 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn create(&mut self, device: DeviceId, bytes: u64) -> Result<Physical> {
-        self.check_size(Call::Create, bytes)?;
-        self.take(Call::Create, device, bytes)?;
-        let backing = &mut self.devices[device.0 as usize];
-        let offset = backing.next_offset;
-        backing.next_offset += bytes;
+    pub(super) fn create(&mut self, call: Call, bytes: u64, options: &PhysicalOptions) -> Result<Physical> {
+        let (place, share) = (options.place, options.share);
+        self.check_size(call, bytes)?;
+        self.take(call, place, bytes)?;
+        let (file, offset) = self.backing(place).end();
+        self.backing_mut(place).next_offset += bytes;
+        let range =
+            Range { file, place, offset, bytes, share, held: true, mappings: 0, exported: false, imported: false };
+        Ok(self.add_range(range))
+    }
+
+    pub(super) fn add_range(&mut self, range: Range) -> Physical {
         let handle = self.next_range;
         self.next_range += 1;
-        self.ranges.insert(handle, Range { device, offset, bytes, held: true, mappings: 0 });
-        Ok(Physical(handle))
+        self.ranges.insert(handle, range);
+        Physical(handle)
     }
 
-    /// Returns the handle's size.
-    pub(super) fn release(&mut self, device: DeviceId, physical: Physical) -> Result<u64> {
+    /// A handle that is held. Memory of another device is refused: the pool that confuses its devices is wrong.
+    pub(super) fn held(&mut self, call: Call, device: DeviceId, physical: Physical) -> Result<&mut Range> {
         match self.ranges.get_mut(&physical.0) {
-            Some(range) if range.held && range.device == device => {
-                range.held = false;
-                let bytes = range.bytes;
-                self.drop_if_unused(physical.0);
-                Ok(bytes)
-            }
-            Some(range) if range.held => {
-                Err(Call::Release.invalid(format!("handle {} belongs to device {}", physical.0, range.device)))
-            }
-            _ => {
-                Err(Call::Release
-                    .invalid(format!("handle {} is not held: released before, or never created", physical.0)))
-            }
+            Some(range) if range.held => match range.place {
+                Place::Device(owner) if owner != device && !range.imported => {
+                    Err(call.invalid(format!("handle {} belongs to device {owner}", physical.0)))
+                }
+                _ => Ok(range),
+            },
+            _ => Err(call.invalid(format!("handle {} is not held: released before, or never created", physical.0))),
         }
     }
 
-    pub(super) fn map(&mut self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()> {
-        self.check_size(Call::Map, bytes)?;
-        let Some(range) = self.ranges.get(&physical.0).filter(|range| range.held) else {
-            return Err(Call::Map.invalid(format!("handle {} is not held", physical.0)));
-        };
-        if range.device != device {
-            return Err(Call::Map.invalid(format!("handle {} belongs to device {}", physical.0, range.device)));
-        }
+    /// Returns where the handle's memory lies, and its size.
+    pub(super) fn release(&mut self, device: DeviceId, physical: Physical) -> Result<(Place, u64)> {
+        let range = self.held(Call::Release, device, physical)?;
+        range.held = false;
+        let found = (range.place, range.bytes);
+        self.drop_if_unused(physical.0);
+        Ok(found)
+    }
+
+    /// Returns where the handle's memory lies.
+    pub(super) fn map(&mut self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<Place> {
+        let call = Call::Map;
+        self.check_size(call, bytes)?;
+        let granularity = self.options.granularity;
+        let range = self.held(call, device, physical)?;
         if range.bytes != bytes {
             let all = range.bytes;
-            return Err(Call::Map.invalid(format!("handle {} has {all} bytes, asked to map {bytes}", physical.0)));
+            return Err(call.invalid(format!("handle {} has {all} bytes, asked to map {bytes}", physical.0)));
         }
-        if !at.0.is_multiple_of(self.granularity) {
-            return Err(Call::Map.invalid(format!("{at} is not a multiple of {}", self.granularity)));
+        let (file, place, offset) = (Arc::clone(&range.file), range.place, range.offset);
+        if !at.0.is_multiple_of(granularity) {
+            return Err(call.invalid(format!("{at} is not a multiple of {granularity}")));
         }
-        let end = at.0.checked_add(bytes).ok_or_else(|| Call::Map.invalid(format!("{at}+{bytes} overflows")))?;
+        let end = at.0.checked_add(bytes).ok_or_else(|| call.invalid(format!("{at}+{bytes} overflows")))?;
         let inside =
             self.reservations.range(..=at.0).next_back().is_some_and(|(start, found)| end <= start + found.bytes);
         if !inside {
-            return Err(Call::Map.invalid(format!("{at}+{bytes} is not inside a reservation")));
+            return Err(call.invalid(format!("{at}+{bytes} is not inside a reservation")));
         }
         if let Some((&start, found)) = self.mappings.range(..end).next_back()
             && start + found.bytes > at.0
         {
-            return Err(Call::Map.invalid(format!("{at}+{bytes} is mapped already, at {start:#x}+{}", found.bytes)));
+            return Err(call.invalid(format!("{at}+{bytes} is mapped already, at {start:#x}+{}", found.bytes)));
         }
-        let file = self.devices[device.0 as usize].file.as_raw_fd();
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        let place = at.0 as *mut libc::c_void;
-        // SAFETY: the range lies in a reservation of ours and nothing is mapped there; the file outlives `self`.
-        let got = unsafe { libc::mmap(place, bytes as usize, libc::PROT_NONE, flags, file, range.offset as i64) };
-        if got == libc::MAP_FAILED {
-            return Err(Call::Map.failed(&format!("mmap of {at}+{bytes}")));
-        }
-        self.mappings.insert(at.0, Mapping { bytes, range: physical.0, granted: 0 });
+        // SAFETY: the range lies in a reservation of ours and nothing is mapped there.
+        unsafe { file.map_at(call, at.0, bytes, offset, libc::PROT_NONE)? };
+        self.mappings.insert(at.0, Mapping { bytes, range: physical.0, rights: Rights::default() });
         if let Some(range) = self.ranges.get_mut(&physical.0) {
             range.mappings += 1;
         }
-        Ok(())
+        Ok(place)
+    }
+
+    /// Returns places and sizes of the handles there, for the ledger.
+    pub(super) fn grant(
+        &mut self,
+        call: Call,
+        at: Address,
+        bytes: u64,
+        access: &[(Place, Access)],
+    ) -> Result<Vec<(Place, u64)>> {
+        let found = self.whole_mappings(call, at, bytes)?;
+        if access.is_empty() {
+            return Err(call.invalid("nobody is named whose access is to change"));
+        }
+        for &(who, wanted) in access {
+            self.check_place(call, who)?;
+            let reachable = who.is_host().then(|| found.iter().find(|(lies, _)| !lies.is_host())).flatten();
+            if let Some((lies, _)) = reachable.filter(|_| wanted != Access::None) {
+                return Err(call.unsupported(format!("{at}+{bytes}: the host cannot reach memory of {lies}")));
+            }
+        }
+        let (mut changes, mut cursor) = (Vec::new(), at.0);
+        for &(_, size) in &found {
+            if let Some(mapping) = self.mappings.get(&cursor) {
+                let mut rights = mapping.rights;
+                access.iter().for_each(|&(who, wanted)| rights.set(who, wanted));
+                changes.push((cursor, size, mapping.rights, rights));
+            }
+            cursor += size;
+        }
+        protect(call, &changes)?;
+        for (start, _, _, rights) in changes {
+            if let Some(mapping) = self.mappings.get_mut(&start) {
+                mapping.rights = rights;
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the sizes of the handles there, for the ledger.
-    pub(super) fn grant(&mut self, device: DeviceId, at: Address, bytes: u64) -> Result<Vec<u64>> {
-        let sizes = self.whole_mappings(Call::Grant, at, bytes)?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the range is mappings of ours, without a gap.
-        if unsafe { libc::mprotect(at.0 as *mut libc::c_void, bytes as usize, access) } != 0 {
-            return Err(Call::Grant.failed(&format!("mprotect of {at}+{bytes}")));
-        }
-        for (_, mapping) in self.mappings.range_mut(at.0..at.0 + bytes) {
-            mapping.granted |= 1 << device.0;
-        }
-        Ok(sizes)
-    }
-
-    /// Returns the sizes of the handles there, for the ledger.
-    pub(super) fn unmap(&mut self, at: Address, bytes: u64) -> Result<Vec<u64>> {
-        let sizes = self.whole_mappings(Call::Unmap, at, bytes)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let place = at.0 as *mut libc::c_void;
+    pub(super) fn unmap(&mut self, at: Address, bytes: u64) -> Result<Vec<(Place, u64)>> {
+        let found = self.whole_mappings(Call::Unmap, at, bytes)?;
         // SAFETY: the range is mappings of ours inside a reservation, which it becomes again.
-        let got = unsafe { libc::mmap(place, bytes as usize, libc::PROT_NONE, flags, -1, 0) };
-        if got == libc::MAP_FAILED {
-            return Err(Call::Unmap.failed(&format!("mmap of nothing over {at}+{bytes}")));
-        }
+        unsafe { memory::anonymous_at(Call::Unmap, at.0, bytes, libc::PROT_NONE)? };
         let mut cursor = at.0;
-        for &size in &sizes {
+        for &(_, size) in &found {
             if let Some(mapping) = self.mappings.remove(&cursor) {
                 if let Some(range) = self.ranges.get_mut(&mapping.range) {
                     range.mappings -= 1;
@@ -176,46 +211,91 @@ impl Memory {
             }
             cursor += size;
         }
-        Ok(sizes)
+        Ok(found)
     }
 
-    /// The sizes of the mappings that make up `at..at+bytes` exactly.
-    fn whole_mappings(&self, call: Call, at: Address, bytes: u64) -> Result<Vec<u64>> {
+    /// The mapping that holds `at`.
+    pub(super) fn mapping_at(&self, at: u64) -> Option<(u64, &Mapping)> {
+        let (&start, mapping) = self.mappings.range(..=at).next_back()?;
+        (at < start + mapping.bytes).then_some((start, mapping))
+    }
+
+    /// Places and sizes of the mappings that make up `at..at+bytes` exactly.
+    fn whole_mappings(&self, call: Call, at: Address, bytes: u64) -> Result<Vec<(Place, u64)>> {
         let end = at.0.checked_add(bytes).ok_or_else(|| call.invalid(format!("{at}+{bytes} overflows")))?;
-        let mut sizes = Vec::new();
+        let mut found = Vec::new();
         let mut cursor = at.0;
         while cursor < end {
             let Some(mapping) = self.mappings.get(&cursor) else {
                 return Err(call.invalid(format!("no mapping begins at {cursor:#x}, asked for {at}+{bytes}")));
             };
-            sizes.push(mapping.bytes);
+            let place = self.ranges.get(&mapping.range).map_or(Place::Host, |range| range.place);
+            found.push((place, mapping.bytes));
             cursor += mapping.bytes;
         }
         if cursor != end || bytes == 0 {
             return Err(call.invalid(format!("{at}+{bytes} does not end where a mapping ends: whole handles only")));
         }
-        Ok(sizes)
+        Ok(found)
     }
 
-    fn check_size(&self, call: Call, bytes: u64) -> Result<()> {
-        if bytes == 0 || !bytes.is_multiple_of(self.granularity) {
-            return Err(call.invalid(format!("{bytes} bytes are not a multiple of {}", self.granularity)));
+    pub(super) fn check_size(&self, call: Call, bytes: u64) -> Result<()> {
+        if bytes == 0 || !bytes.is_multiple_of(self.options.granularity) {
+            return Err(call.invalid(format!("{bytes} bytes are not a multiple of {}", self.options.granularity)));
         }
         Ok(())
     }
 
     /// Lets go of the memory of a handle that is neither held nor mapped.
     fn drop_if_unused(&mut self, handle: u64) {
-        let Some(range) = self.ranges.get(&handle).filter(|range| !range.held && range.mappings == 0) else {
+        let unused = self.ranges.get(&handle).is_some_and(|range| !range.held && range.mappings == 0);
+        let Some(range) = unused.then(|| self.ranges.remove(&handle)).flatten().filter(|range| !range.imported) else {
             return;
         };
-        let (device, offset, bytes) = (range.device, range.offset, range.bytes);
-        let file = self.devices[device.0 as usize].file.as_raw_fd();
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: an open file of ours. If it fails the pages stay until the file is closed: the range is
-        // never used again, so that costs RAM and is not wrong.
-        unsafe { libc::fallocate(file, mode, offset as i64, bytes as i64) };
-        self.ranges.remove(&handle);
-        self.give_back(device, bytes);
+        if !range.exported {
+            range.file.punch(range.offset, range.bytes);
+        }
+        self.give_back(range.place, range.bytes);
     }
+}
+
+fn reserve_anywhere(call: Call, bytes: u64, alignment: u64) -> Result<u64> {
+    // mmap aligns to its own page: take as much more and cut the ends off.
+    let padded = bytes.checked_add(alignment).filter(|&bytes| bytes <= isize::MAX as u64).ok_or_else(|| {
+        call.invalid(format!("{bytes} bytes aligned to {alignment} are more than there are addresses"))
+    })?;
+    let start = memory::anonymous(call, padded, libc::PROT_NONE)?;
+    let at = start.next_multiple_of(alignment);
+    let (head, tail) = (at - start, alignment - (at - start));
+    for (from, length) in [(start, head), (at + bytes, tail)] {
+        if length > 0 {
+            // An end that stays mapped costs a few addresses and no memory.
+            let _ = memory::unmap(call, from, length);
+        }
+    }
+    Ok(at)
+}
+
+/// Start, bytes, rights before and after: one call for neighbours that change alike; all or nothing.
+fn protect(call: Call, changes: &[(u64, u64, Rights, Rights)]) -> Result<()> {
+    let mut runs: Vec<(u64, u64, i32, i32)> = Vec::new();
+    for (start, bytes, old, new) in changes {
+        let (old, new) = (old.protection(), new.protection());
+        match runs.last_mut() {
+            Some(run) if (run.2, run.3) == (old, new) => run.1 += bytes,
+            _ => runs.push((*start, *bytes, old, new)),
+        }
+    }
+    // SAFETY: mappings of ours.
+    let set = |at: u64, bytes: u64, access| unsafe { libc::mprotect(at as *mut libc::c_void, bytes as usize, access) };
+    for (index, &(start, bytes, _, new)) in runs.iter().enumerate() {
+        if set(start, bytes, new) != 0 {
+            let error = call.failed(&format!("mprotect of {start:#x}+{bytes}"));
+            for &(start, bytes, old, _) in &runs[..index] {
+                set(start, bytes, old);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
 }

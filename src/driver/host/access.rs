@@ -1,0 +1,129 @@
+//! Who may touch an address.
+
+use super::memory::Memory;
+use crate::driver::{Access, Place};
+use crate::units::DeviceId;
+
+/// What everybody may do with some memory: one bit for each device, and the host's threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rights {
+    read: u64,
+    write: u64,
+    host: Access,
+}
+
+impl Rights {
+    /// Everybody may do everything.
+    pub(super) const ALL: Self = Self { read: u64::MAX, write: u64::MAX, host: Access::ReadWrite };
+
+    /// The rights of somebody alone.
+    pub(super) fn only(place: Place) -> Self {
+        let mut rights = Self::default();
+        rights.set(place, Access::ReadWrite);
+        rights
+    }
+
+    /// All places of the host stand for its threads.
+    pub(super) fn set(&mut self, place: Place, access: Access) {
+        let Place::Device(device) = place else {
+            self.host = access;
+            return;
+        };
+        let bit = 1 << device.0;
+        self.read &= !bit;
+        self.write &= !bit;
+        if access != Access::None {
+            self.read |= bit;
+        }
+        if access == Access::ReadWrite {
+            self.write |= bit;
+        }
+    }
+
+    pub(super) fn of(self, place: Place) -> Access {
+        match place {
+            Place::Device(device) if self.may(device, true) => Access::ReadWrite,
+            Place::Device(device) if self.may(device, false) => Access::Read,
+            Place::Device(_) => Access::None,
+            _ => self.host,
+        }
+    }
+
+    pub(super) fn may(self, device: DeviceId, write: bool) -> bool {
+        let who = if write { self.write } else { self.read };
+        who & (1 << device.0) != 0
+    }
+
+    /// What the process must be able to do, since all of them are threads of it.
+    pub(super) fn protection(self) -> i32 {
+        let write = self.write != 0 || self.host == Access::ReadWrite;
+        let read = write || self.read != 0 || self.host == Access::Read;
+        (if read { libc::PROT_READ } else { libc::PROT_NONE }) | (if write { libc::PROT_WRITE } else { 0 })
+    }
+
+    /// The error of a device that may not.
+    fn require(self, device: DeviceId, write: bool, at: u64) -> Result<(), String> {
+        match (self.may(device, write), self.may(device, false)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(format!("device {device} may read {at:#x} and not write it")),
+            (false, false) => Err(format!("{at:#x} is mapped, but device {device} has no access to it")),
+        }
+    }
+}
+
+impl Memory {
+    /// Whether `device` may read or write `at..at+bytes`: mappings that it was given access to, one block, or memory
+    /// that this driver does not know, which is the program's own. The error says what is in the way.
+    pub(super) fn check_access(&self, device: DeviceId, at: u64, bytes: u64, write: bool) -> Result<(), String> {
+        if at == 0 {
+            return Err("address 0".into());
+        }
+        let Some(end) = at.checked_add(bytes) else {
+            return Err(format!("{at:#x}+{bytes} runs past the last address"));
+        };
+        if let Some((&start, reservation)) = self.reservations.range(..end).next_back()
+            && start + reservation.bytes > at
+        {
+            let mut cursor = at;
+            while cursor < end {
+                let Some((start, mapping)) = self.mapping_at(cursor) else {
+                    return Err(format!("{cursor:#x} is not mapped"));
+                };
+                mapping.rights.require(device, write, cursor)?;
+                cursor = start + mapping.bytes;
+            }
+        } else if self.zone.touches(at, end) {
+            let Some((start, block)) = self.block_at(at) else {
+                return Err(format!("{at:#x} is not inside an allocation: freed before, or never made"));
+            };
+            if end > start + block.bytes {
+                return Err(format!("{at:#x}+{bytes} is not inside the allocation {start:#x}+{}", block.bytes));
+            }
+            if let Some(pool) = self.pool_of(block) {
+                pool.rights.require(device, write, at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_each_ones_own_and_the_protection_is_their_union() {
+        let (first, second) = (Place::Device(DeviceId(0)), Place::Device(DeviceId(63)));
+        let mut rights = Rights::default();
+        assert_eq!(rights.protection(), libc::PROT_NONE);
+        rights.set(second, Access::Read);
+        assert_eq!((rights.of(first), rights.of(second)), (Access::None, Access::Read));
+        assert_eq!(rights.protection(), libc::PROT_READ);
+        rights.set(Place::HostNuma(1), Access::ReadWrite);
+        assert_eq!((rights.of(Place::Host), rights.of(second)), (Access::ReadWrite, Access::Read));
+        assert_eq!(rights.protection(), libc::PROT_READ | libc::PROT_WRITE);
+        rights.set(second, Access::None);
+        rights.set(Place::Host, Access::None);
+        assert_eq!(rights, Rights::default());
+    }
+}

@@ -1,0 +1,349 @@
+//! What a pool is made of: a file of its own, and how much of it is held and used.
+//!
+//! A freed block's pages go back to the system at once, so that a use after the free cannot go unnoticed; what the pool
+//! keeps is the right to that many bytes. `reserved` counts what it has taken from its place, used or kept.
+
+use std::sync::Arc;
+
+use super::access::Rights;
+use super::blocks::{Block, Kind};
+use super::fault::Call;
+use super::file::{Content, MEMORY_BYTES, SharedFile};
+use super::memory::{Memory, page_size};
+use crate::driver::{Access, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Result};
+use crate::units::{Address, Human};
+
+/// Who made a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The driver: it is the default one of its place.
+    Driver,
+    /// `pool_create`.
+    Created,
+    /// `pool_import_fd`: its blocks are another process's.
+    Imported,
+}
+
+/// One pool. Kept while it has blocks, even if it was destroyed.
+pub(super) struct Pool {
+    pub(super) options: PoolOptions,
+    pub(super) origin: Origin,
+    pub(super) file: Arc<SharedFile>,
+    pub(super) rights: Rights,
+    pub(super) destroyed: bool,
+    /// Where the next block begins in the file. Only grows.
+    next_offset: u64,
+    blocks: u64,
+    reserved: u64,
+    reserved_high: u64,
+    used: u64,
+    used_high: u64,
+    threshold: u64,
+    /// Whether memory is reused by event, when idle, by waiting: said by the program, of no effect here.
+    reuse: [bool; 3],
+}
+
+impl Pool {
+    pub(super) fn new(options: PoolOptions, origin: Origin, file: Arc<SharedFile>) -> Self {
+        let rights = match options.place {
+            Some(place) if !options.managed => Rights::only(place),
+            _ => Rights::ALL,
+        };
+        Self {
+            options,
+            origin,
+            file,
+            rights,
+            destroyed: false,
+            next_offset: 0,
+            blocks: 0,
+            reserved: 0,
+            reserved_high: 0,
+            used: 0,
+            used_high: 0,
+            threshold: 0,
+            reuse: [true; 3],
+        }
+    }
+
+    /// Whose capacity its memory counts against. Managed memory may be more than a device has.
+    fn account(&self) -> Place {
+        self.options.place.filter(|_| !self.options.managed).unwrap_or(Place::Host)
+    }
+
+    fn excess(&self) -> bool {
+        self.reserved > self.used.max(self.threshold)
+    }
+
+    fn use_more(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.used += bytes;
+        self.used_high = self.used_high.max(self.used);
+        self.reserved = self.reserved.max(self.used);
+        self.reserved_high = self.reserved_high.max(self.reserved);
+    }
+}
+
+impl Memory {
+    /// The pool that the driver has for a place, made when first asked for.
+    pub(super) fn default_pool(&mut self, call: Call, options: PoolOptions) -> Result<PoolHandle> {
+        let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
+        match found {
+            Some((&handle, _)) => Ok(PoolHandle(handle)),
+            None => self.create_pool(call, options, Origin::Driver),
+        }
+    }
+
+    /// Empties the driver's pool for a place, if it was ever asked for.
+    pub(super) fn trim_default_pool(&mut self, options: PoolOptions) {
+        let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
+        if let Some((&handle, _)) = found {
+            self.shrink_pool(handle, 0);
+        }
+    }
+
+    pub(super) fn create_pool(&mut self, call: Call, options: PoolOptions, origin: Origin) -> Result<PoolHandle> {
+        let file = SharedFile::create(call, Content::Pool, options.place.unwrap_or(Place::Host))?;
+        Ok(self.add_pool(Pool::new(options, origin, Arc::new(file))))
+    }
+
+    pub(super) fn add_pool(&mut self, pool: Pool) -> PoolHandle {
+        let handle = self.next_pool;
+        self.next_pool += 1;
+        self.pools.insert(handle, pool);
+        PoolHandle(handle)
+    }
+
+    pub(super) fn pool(&mut self, call: Call, pool: PoolHandle) -> Result<&mut Pool> {
+        let found = self.pools.get_mut(&pool.0).filter(|pool| !pool.destroyed);
+        found.ok_or_else(|| call.invalid(format!("pool {} is destroyed, or never was", pool.0)))
+    }
+
+    pub(super) fn destroy_pool(&mut self, handle: PoolHandle) -> Result<()> {
+        let pool = self.pool(Call::PoolDestroy, handle)?;
+        if pool.origin == Origin::Driver {
+            return Err(Call::PoolDestroy.invalid(format!("pool {} is a default pool: the driver keeps it", handle.0)));
+        }
+        pool.destroyed = true;
+        pool.threshold = 0;
+        self.shrink_pool(handle.0, 0);
+        self.drop_pool_if_over(handle.0);
+        Ok(())
+    }
+
+    fn drop_pool_if_over(&mut self, handle: u64) {
+        if self.pools.get(&handle).is_some_and(|pool| pool.destroyed && pool.blocks == 0) {
+            self.pools.remove(&handle);
+        }
+    }
+
+    /// Gives back what is kept, down to `keep` bytes held.
+    pub(super) fn shrink_pool(&mut self, handle: u64, keep: u64) {
+        let Some(pool) = self.pools.get_mut(&handle).filter(|pool| pool.origin != Origin::Imported) else { return };
+        let (account, target) = (pool.account(), pool.used.max(keep).min(pool.reserved));
+        let idle = pool.reserved - target;
+        pool.reserved = target;
+        self.give_back(account, idle);
+    }
+
+    /// Whether [`Memory::settle_pools`] has something to do.
+    pub(super) fn pools_exceed(&self) -> bool {
+        self.pools.values().any(Pool::excess)
+    }
+
+    /// What a synchronisation gives the driver time for: pools shrink to their thresholds.
+    pub(super) fn settle_pools(&mut self) {
+        let over = self.pools.iter().filter(|(_, pool)| pool.excess()).map(|(&handle, pool)| (handle, pool.threshold));
+        for (handle, threshold) in over.collect::<Vec<_>>() {
+            self.shrink_pool(handle, threshold);
+        }
+    }
+
+    // ---- blocks ----------------------------------------------------------------------------------------
+
+    /// Returns the address, and by how many bytes the pool grew.
+    pub(super) fn allocate_from_pool(&mut self, handle: PoolHandle, bytes: u64) -> Result<(Address, u64)> {
+        let call = Call::PoolAllocate;
+        let bytes = Self::round(call, bytes)?;
+        let pool = self.pool(call, handle)?;
+        if pool.origin == Origin::Imported {
+            return Err(call.invalid(format!("pool {} was imported: only its owner allocates from it", handle.0)));
+        }
+        let (account, file, offset) = (pool.account(), Arc::clone(&pool.file), pool.next_offset);
+        let growth = (pool.used + bytes).saturating_sub(pool.reserved);
+        let most = pool.options.max_size.next_multiple_of(page_size());
+        if pool.options.max_size > 0 && pool.reserved + growth > most {
+            let (asked, used) = (Human(bytes), Human(pool.used));
+            let detail = format!("asked for {asked} ({bytes} bytes), {used} of the pool's {} are in use", Human(most));
+            return Err(DriverError::new(ErrorKind::OutOfMemory, call.name(), detail));
+        }
+        self.take(call, account, growth)?;
+        let kind = Kind::Pooled { pool: handle.0, offset, shared: false, freeing: false };
+        match self.add_file_block(call, (&file, offset), bytes, kind) {
+            Ok(at) => {
+                let pool = self.pool(call, handle)?;
+                pool.next_offset += bytes;
+                pool.use_more(bytes);
+                Ok((at, growth))
+            }
+            Err(error) => {
+                self.give_back(account, growth);
+                Err(error)
+            }
+        }
+    }
+
+    /// Shows a block of another process's pool.
+    pub(super) fn open_pool_block(&mut self, handle: PoolHandle, offset: u64, bytes: u64) -> Result<Address> {
+        let call = Call::PoolImportPointer;
+        let file = Arc::clone(&self.pool(call, handle)?.file);
+        let kind = Kind::Pooled { pool: handle.0, offset, shared: false, freeing: false };
+        let at = self.add_file_block(call, (&file, offset), bytes, kind)?;
+        self.pool(call, handle)?.use_more(bytes);
+        Ok(at)
+    }
+
+    /// A free was called: no work may be queued on the block from now on.
+    pub(super) fn begin_pool_free(&mut self, at: Address) -> Result<()> {
+        let call = Call::PoolFree;
+        match self.blocks.get_mut(&at.0).map(|block| &mut block.kind) {
+            Some(Kind::Pooled { freeing, .. }) if !*freeing => {
+                *freeing = true;
+                Ok(())
+            }
+            Some(Kind::Pooled { .. }) => Err(call.invalid(format!("{at} was freed before"))),
+            _ => Err(call.invalid(format!("{at} is not the start of a pool's allocation"))),
+        }
+    }
+
+    /// The free could not be queued.
+    pub(super) fn cancel_pool_free(&mut self, at: Address) {
+        if let Some(Block { kind: Kind::Pooled { freeing, .. }, .. }) = self.blocks.get_mut(&at.0) {
+            *freeing = false;
+        }
+    }
+
+    /// The free's turn on its stream has come.
+    pub(super) fn finish_pool_free(&mut self, at: Address) {
+        let Some(&Block { bytes, kind: Kind::Pooled { pool: handle, offset, shared, .. } }) = self.blocks.get(&at.0)
+        else {
+            return;
+        };
+        if self.remove_block(Call::PoolFree, at.0).is_err() {
+            // Too many mappings: the block stays in the books, where a test for leaks sees it.
+            return;
+        }
+        let Some(pool) = self.pools.get_mut(&handle) else { return };
+        pool.blocks -= 1;
+        pool.used -= bytes;
+        if pool.origin == Origin::Imported {
+            pool.reserved = pool.used;
+        } else {
+            pool.file.forget(Call::PoolFree, offset, bytes, shared);
+        }
+        if pool.destroyed {
+            self.shrink_pool(handle, 0);
+            self.drop_pool_if_over(handle);
+        }
+    }
+
+    /// Whether `at` lies in a block whose free was called and has not run.
+    pub(super) fn is_being_freed(&self, at: u64) -> bool {
+        self.block_at(at).is_some_and(|(_, block)| matches!(block.kind, Kind::Pooled { freeing: true, .. }))
+    }
+
+    /// Whether frees are queued that have not run.
+    pub(super) fn frees_are_queued(&self) -> bool {
+        self.count_blocks(|kind| matches!(kind, Kind::Pooled { freeing: true, .. })) > 0
+    }
+
+    /// File, offset and size of a block that its pool's other processes may be told of, which is noted.
+    pub(super) fn share_pool_block(&mut self, at: Address) -> Result<(Arc<SharedFile>, u64, u64)> {
+        let call = Call::PoolExportPointer;
+        let Some(Block { bytes, kind: Kind::Pooled { pool, offset, shared, freeing: false } }) =
+            self.blocks.get_mut(&at.0)
+        else {
+            return Err(call.invalid(format!("{at} is not the start of a live allocation of a pool")));
+        };
+        let Some(owner) = self.pools.get(pool).filter(|pool| pool.options.share && pool.origin == Origin::Created)
+        else {
+            return Err(call.invalid(format!("{at} belongs to pool {pool}, which was not created to be shared")));
+        };
+        owner.file.record(call, *offset, *bytes)?;
+        *shared = true;
+        Ok((Arc::clone(&owner.file), *offset, *bytes))
+    }
+
+    // ---- attributes and access -------------------------------------------------------------------------
+
+    pub(super) fn pool_attribute(&mut self, handle: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+        use PoolAttribute as A;
+        let pool = self.pool(Call::PoolAttribute, handle)?;
+        Ok(match attribute {
+            A::ReuseFollowEventDependencies => pool.reuse[0].into(),
+            A::ReuseAllowOpportunistic => pool.reuse[1].into(),
+            A::ReuseAllowInternalDependencies => pool.reuse[2].into(),
+            A::ReleaseThreshold => pool.threshold,
+            A::ReservedCurrent => pool.reserved,
+            A::ReservedHigh => pool.reserved_high,
+            A::UsedCurrent => pool.used,
+            A::UsedHigh => pool.used_high,
+        })
+    }
+
+    pub(super) fn set_pool_attribute(
+        &mut self,
+        handle: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        use PoolAttribute as A;
+        let call = Call::PoolSetAttribute;
+        let pool = self.pool(call, handle)?;
+        if pool.origin == Origin::Imported {
+            return Err(call.invalid(format!("pool {} was imported: its owner sets its attributes", handle.0)));
+        }
+        let refused = |allowed: &str| Err(call.invalid(format!("{attribute:?} of a pool to {value}: {allowed}")));
+        match (attribute, value) {
+            (A::ReuseFollowEventDependencies, 0 | 1) => pool.reuse[0] = value == 1,
+            (A::ReuseAllowOpportunistic, 0 | 1) => pool.reuse[1] = value == 1,
+            (A::ReuseAllowInternalDependencies, 0 | 1) => pool.reuse[2] = value == 1,
+            (A::ReleaseThreshold, _) => pool.threshold = value,
+            (A::ReservedHigh, 0) => pool.reserved_high = pool.reserved,
+            (A::UsedHigh, 0) => pool.used_high = pool.used,
+            (A::ReservedCurrent | A::UsedCurrent, _) => return refused("it is read only"),
+            (A::ReservedHigh | A::UsedHigh, _) => return refused("only 0 is possible"),
+            _ => return refused("0 and 1 are possible"),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_pool_access(&mut self, handle: PoolHandle, place: Place, access: Access) -> Result<()> {
+        let call = Call::PoolSetAccess;
+        self.check_place(call, place)?;
+        let pool = self.pool(call, handle)?;
+        let lies = pool.options.place.filter(|_| !pool.options.managed);
+        // Everybody has managed memory; a place has its own; and the host has no device's.
+        let fixed = match (lies, place) {
+            (None, _) => Some(Access::ReadWrite),
+            (Some(Place::Device(home)), Place::Device(device)) => (home == device).then_some(Access::ReadWrite),
+            (Some(Place::Device(_)), _) => Some(Access::None),
+            (Some(_), who) => who.is_host().then_some(Access::ReadWrite),
+        };
+        if let Some(only) = fixed.filter(|&only| only != access) {
+            let wish = format!("{access:?} for {place} to pool {}", handle.0);
+            return Err(call.invalid(format!("{wish}: {only:?} is all that is possible there")));
+        }
+        pool.rights.set(place, access);
+        Ok(())
+    }
+
+    /// An offset and a size from elsewhere, against what the pool's owner noted.
+    pub(super) fn check_shared(&self, call: Call, file: &SharedFile, offset: u64, bytes: u64) -> Result<()> {
+        let noted = file.recorded(call, offset)?;
+        if noted != bytes || offset > MEMORY_BYTES || !bytes.is_multiple_of(page_size()) {
+            return Err(call.invalid(format!("{noted} bytes are shared at {offset:#x}, the blob says {bytes}")));
+        }
+        Ok(())
+    }
+}

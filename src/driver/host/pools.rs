@@ -1,0 +1,182 @@
+//! Stream-ordered pools. An allocation can be used at once; a free happens when its turn on its stream comes.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::HostDriver;
+use super::fault::Call;
+use super::file::{Content, SharedFile};
+use super::pool_books::{Origin, Pool};
+use super::stream::Work;
+use super::ticket::{Purpose, Ticket};
+use crate::driver::{Access, Blob, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Pools, Result};
+use crate::units::{Address, DeviceId, StreamHandle};
+
+impl HostDriver {
+    /// Whether there can be a pool of this kind.
+    fn check_pool(&self, call: Call, options: &PoolOptions) -> Result<()> {
+        let host = &self.options;
+        if let Some(place) = options.place {
+            self.memory.read().check_place(call, place)?;
+        }
+        match options.place {
+            _ if options.managed && !host.managed_pools => return Err(call.unsupported("there are no managed pools")),
+            None if !options.managed => return Err(call.invalid("only managed memory can lie nowhere in particular")),
+            Some(Place::HostNumaCurrent) => return Err(call.invalid("a pool's NUMA node must be named")),
+            Some(place) if place.is_host() && !options.managed && !host.host_pools => {
+                return Err(call.unsupported("there are no pools of host memory"));
+            }
+            _ => {}
+        }
+        if options.share && (options.managed || options.place == Some(Place::Host)) {
+            return Err(call.invalid("only pools of a device or of a NUMA node can be shared"));
+        }
+        if options.share && !host.pool_fd {
+            return Err(call.unsupported("no pool can be shared"));
+        }
+        Ok(())
+    }
+
+    fn default_pool(&self, call: Call, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle> {
+        self.enter(call, device)?;
+        let options = PoolOptions { place, managed, share: false, max_size: 0 };
+        self.check_pool(call, &options)?;
+        self.memory.write().default_pool(call, options)
+    }
+
+    /// Refuses a stream that is dead or being captured: there are no graphs for pool memory to live in.
+    fn check_stream(&self, call: Call, device: DeviceId, stream: StreamHandle) -> Result<()> {
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(call, device, stream)?;
+        streams.refuse_capture(call, identity)
+    }
+}
+
+impl Pools for HostDriver {
+    fn pool_default(&self, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle> {
+        self.default_pool(Call::PoolDefault, device, place, managed)
+    }
+
+    fn pool_current(&self, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle> {
+        self.default_pool(Call::PoolCurrent, device, place, managed)
+    }
+
+    fn pool_create(&self, device: DeviceId, options: &PoolOptions) -> Result<PoolHandle> {
+        self.enter(Call::PoolCreate, device)?;
+        self.check_pool(Call::PoolCreate, options)?;
+        self.memory.write().create_pool(Call::PoolCreate, *options, Origin::Created)
+    }
+
+    fn pool_destroy(&self, device: DeviceId, pool: PoolHandle) -> Result<()> {
+        self.enter(Call::PoolDestroy, device)?;
+        self.memory.write().destroy_pool(pool)
+    }
+
+    fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+        self.enter(Call::PoolAttribute, device)?;
+        self.memory.write().pool_attribute(pool, attribute)
+    }
+
+    fn pool_set_attribute(
+        &self,
+        device: DeviceId,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        self.enter(Call::PoolSetAttribute, device)?;
+        self.memory.write().set_pool_attribute(pool, attribute, value)
+    }
+
+    fn pool_access(&self, device: DeviceId, pool: PoolHandle, place: Place) -> Result<Access> {
+        self.enter(Call::PoolAccess, device)?;
+        let mut memory = self.memory.write();
+        memory.check_place(Call::PoolAccess, place)?;
+        Ok(memory.pool(Call::PoolAccess, pool)?.rights.of(place))
+    }
+
+    fn pool_set_access(&self, device: DeviceId, pool: PoolHandle, place: Place, access: Access) -> Result<()> {
+        self.enter(Call::PoolSetAccess, device)?;
+        self.memory.write().set_pool_access(pool, place, access)
+    }
+
+    fn pool_trim(&self, device: DeviceId, pool: PoolHandle, keep: u64) -> Result<()> {
+        self.enter(Call::PoolTrim, device)?;
+        let mut memory = self.memory.write();
+        if memory.pool(Call::PoolTrim, pool)?.origin == Origin::Imported {
+            return Err(Call::PoolTrim.invalid(format!("pool {} was imported: its owner trims it", pool.0)));
+        }
+        memory.shrink_pool(pool.0, keep);
+        Ok(())
+    }
+
+    /// Where memory lacks while frees are queued, waits for them and tries again, as CUDA does.
+    fn pool_allocate(&self, device: DeviceId, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<Address> {
+        let call = Call::PoolAllocate;
+        self.enter(call, device)?;
+        self.check_stream(call, device, stream)?;
+        let first = self.memory.write().allocate_from_pool(pool, bytes);
+        let (at, growth) = match first {
+            Err(error) if error.kind == ErrorKind::OutOfMemory && self.memory.read().frees_are_queued() => {
+                self.drain(call)?;
+                self.memory.write().allocate_from_pool(pool, bytes)?
+            }
+            other => other?,
+        };
+        self.books.charge(call, growth);
+        Ok(at)
+    }
+
+    fn pool_free(&self, device: DeviceId, at: Address, stream: StreamHandle) -> Result<()> {
+        let call = Call::PoolFree;
+        self.enter(call, device)?;
+        self.check_stream(call, device, stream)?;
+        self.memory.write().begin_pool_free(at)?;
+        self.enqueue(call, device, stream, Work::PoolFree { at })
+            .inspect_err(|_| self.memory.write().cancel_pool_free(at))?;
+        self.books.charge(call, 0);
+        Ok(())
+    }
+
+    fn pool_export_fd(&self, device: DeviceId, pool: PoolHandle) -> Result<OwnedFd> {
+        let call = Call::PoolExportFd;
+        self.enter(call, device)?;
+        let mut memory = self.memory.write();
+        let found = memory.pool(call, pool)?;
+        if !found.options.share || found.origin != Origin::Created {
+            return Err(call.invalid(format!("pool {} was not created to be shared", pool.0)));
+        }
+        found.file.reopen(call, 0)
+    }
+
+    fn pool_import_fd(&self, device: DeviceId, fd: BorrowedFd<'_>) -> Result<PoolHandle> {
+        let call = Call::PoolImportFd;
+        self.enter(call, device)?;
+        let ours = fd.try_clone_to_owned().map_err(|error| call.failed_with("duplicating the descriptor", &error))?;
+        let file = SharedFile::open(call, ours.into())?;
+        let options = PoolOptions { place: Some(file.place), managed: false, share: true, max_size: 0 };
+        let mut memory = self.memory.write();
+        let file = memory.adopt(call, file, Content::Pool)?;
+        Ok(memory.add_pool(Pool::new(options, Origin::Imported, file)))
+    }
+
+    fn pool_export_pointer(&self, device: DeviceId, at: Address) -> Result<Blob> {
+        self.enter(Call::PoolExportPointer, device)?;
+        let (file, offset, bytes) = self.memory.write().share_pool_block(at)?;
+        Ok(Ticket::new(Purpose::PoolPointer, &file, offset, bytes))
+    }
+
+    fn pool_import_pointer(&self, device: DeviceId, pool: PoolHandle, blob: &Blob) -> Result<Address> {
+        let call = Call::PoolImportPointer;
+        self.enter(call, device)?;
+        let ticket = Ticket::read(call, Purpose::PoolPointer, blob)?;
+        let mut memory = self.memory.write();
+        let found = memory.pool(call, pool)?;
+        if found.origin != Origin::Imported || !ticket.names(&found.file) {
+            return Err(call.invalid(format!("the blob names no memory of pool {}, or that was not imported", pool.0)));
+        }
+        let file = Arc::clone(&found.file);
+        memory.check_shared(call, &file, ticket.offset, ticket.bytes)?;
+        memory.open_pool_block(pool, ticket.offset, ticket.bytes)
+    }
+}

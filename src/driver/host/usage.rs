@@ -1,0 +1,72 @@
+//! What a test for leaks looks at.
+
+use super::HostDriver;
+use super::blocks::Kind;
+use super::pool_books::Origin;
+
+/// What the driver has given out and not got back. Equal before and after means that nothing leaked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Reservations.
+    pub reservations: u64,
+    /// Mappings: one handle at two addresses counts twice.
+    pub mappings: u64,
+    /// Physical handles created and not released.
+    pub handles: u64,
+    /// Physical handles imported and not released.
+    pub imported: u64,
+    /// Bytes counted against the capacity, on all devices: handles held or mapped, plain allocations, and what
+    /// pools hold, idle or not.
+    pub bytes: u64,
+    /// The same of the host: handles, pools, page-locked and managed memory.
+    pub host_bytes: u64,
+    /// Plain allocations.
+    pub allocations: u64,
+    /// Page-locked allocations.
+    pub host_allocations: u64,
+    /// Registrations of the program's memory.
+    pub registrations: u64,
+    /// Managed allocations.
+    pub managed: u64,
+    /// Pools created or imported and not destroyed; the driver's own do not count.
+    pub pools: u64,
+    /// Allocations of pools, imported ones included, whose free has not run.
+    pub pool_allocations: u64,
+    /// Allocations of other processes that are open here.
+    pub ipc_mappings: u64,
+    /// Events.
+    pub events: u64,
+    /// Streams made by `stream_create`.
+    pub streams: u64,
+}
+
+impl HostDriver {
+    /// What is given out now.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (events, streams) = {
+            let streams = self.streams.lock();
+            (streams.event_count(), streams.created_count())
+        };
+        let memory = self.memory.read();
+        let held =
+            |imported| memory.ranges.values().filter(|range| range.held && range.imported == imported).count() as u64;
+        Usage {
+            reservations: memory.reservations.len() as u64,
+            mappings: memory.mappings.len() as u64,
+            handles: held(false),
+            imported: held(true),
+            bytes: memory.devices.iter().map(|device| device.used).sum(),
+            host_bytes: memory.host.used,
+            allocations: memory.count_blocks(|kind| matches!(kind, Kind::Plain { .. })),
+            host_allocations: memory.count_blocks(|kind| matches!(kind, Kind::Pinned)),
+            registrations: memory.registrations.len() as u64,
+            managed: memory.count_blocks(|kind| matches!(kind, Kind::Managed)),
+            pools: memory.pools.values().filter(|pool| pool.origin != Origin::Driver && !pool.destroyed).count() as u64,
+            pool_allocations: memory.count_blocks(|kind| matches!(kind, Kind::Pooled { .. })),
+            ipc_mappings: memory.count_blocks(|kind| matches!(kind, Kind::Opened { .. })),
+            events,
+            streams,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How memory reaches another process of the same user: one format for what is handed over, one exchange for the rest.
+//!
+//! ```text
+//!   exporter                                          importer
+//!   offer(Exported) -> Ticket
+//!   Descriptor ------- 256 bytes, by any way ------>  Descriptor::decode
+//!                      the user's, stored or sent     fetch
+//!   service <--------- key, over a UNIX socket -----    |
+//!   Exported::pieces - descriptors, in batches ---->  Pieces
+//!                                                     Imported::map
+//! ```
+//!
+//! `descriptor` is the format, `offers` what this process exports, `service` the thread that answers, `fetch` the
+//! question, `message` and `socket` what passes between the two, `imported` the mapping, `registry` the table of pools
+//! by their names. What comes from the other side is checked before it is used: descriptors and messages are untrusted.
+//!
+//! # The exchange
+//!
+//! A process that exports has one service: a listening `SOCK_SEQPACKET` socket at an abstract name of 128 random bits.
+//! One connection carries one request. Both sides compare the other's user with their own before the key is sent or
+//! looked at. Messages are those of `message`; file descriptors travel with `SCM_RIGHTS`, so neither side needs the
+//! right to trace the other. A list of pieces comes in batches of 64, each when the importer asks for it, so neither
+//! process has more descriptors open than that, nor has the kernel more in flight.
+//!
+//! # What goes wrong, and what is answered
+//!
+//! | what | answer |
+//! |---|---|
+//! | the exporter has ended, or is in another network namespace | [`Error::Peer`](crate::resource::Error::Peer) |
+//! | the exporter took its offer back, or the memory is freed | [`Error::NotFound`](crate::resource::Error::NotFound) |
+//! | the other process is of another user | [`Error::NotPermitted`](crate::resource::Error::NotPermitted), on both sides |
+//! | the other side is silent for 10 s, or sends what is no message | [`Error::Peer`](crate::resource::Error::Peer); the service goes on |
+//! | the importer ends in the middle | its descriptors are closed, the service goes on |
+//! | this process is a child of `fork` | [`Error::Forked`](crate::resource::Error::Forked); the parent's service goes on |
+//!
+//! A child of `fork` inherits the listening socket. While one lives on after its parent, importers get their answer
+//! only after the 10 s.
+
+mod descriptor;
+mod fetch;
+mod imported;
+mod location;
+mod message;
+mod offers;
+mod pieces;
+mod registry;
+mod service;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use descriptor::{DESCRIPTOR_BYTES, Descriptor, Path, Route};
+pub use fetch::fetch;
+pub use imported::Imported;
+pub use location::Location;
+pub use offers::{Key, Ticket, offer, withdraw};
+pub use pieces::{Exported, Form, Handle, Piece, Pieces};
+pub use registry::Registry;
+pub use service::serve;
+
+/// More than any mapping can have: the addresses of a process under five-level paging.
+const MOST_BYTES: u64 = 1 << 57;
