@@ -12,7 +12,6 @@ from ._arguments import as_pointer, as_size
 from ._errors import ClosedError, Status, check, failure
 from ._exchange import Exchange
 from ._resources._base import MemoryResource
-from ._resources._library_resource import LibraryResource
 from ._stream import resolve
 from .typing import DevicePointerType, StreamLike
 
@@ -20,6 +19,20 @@ _close = _library.forebay_buffer_close
 _close_on = _library.forebay_buffer_close_on
 _get_info = _library.forebay_buffer_get_info
 _new = object.__new__
+
+
+class _Special:
+    """What few buffers have: an owner, memory that Python takes back, a descriptor for other processes."""
+
+    __slots__ = ("descriptor", "owner", "release")
+
+    def __init__(
+        self,
+        owner: object = None,
+        release: Optional[releases.Release] = None,
+        descriptor: Optional[_ipc.IPCBufferDescriptor] = None,
+    ) -> None:
+        self.owner, self.release, self.descriptor = owner, release, descriptor
 
 
 class Buffer(Exchange):
@@ -32,15 +45,13 @@ class Buffer(Exchange):
     Two buffers are equal when they are the same bytes: same address, same size.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_handle", "_info", "_keep", "_owner", "_release", "_resource")
+    __slots__ = ("__weakref__", "_handle", "_info", "_keep", "_resource", "_special")
 
     _handle: int
     _resource: Optional[MemoryResource]
     _keep: object
     _info: Optional[s.BufferInfo]
-    _owner: object
-    _release: Optional[releases.Release]
-    _descriptor: Optional[_ipc.IPCBufferDescriptor]
+    _special: Optional[_Special]
 
     def __new__(cls, *_: object, **__: object) -> Buffer:
         raise RuntimeError("a Buffer is made by a resource's allocate, Buffer.from_handle, from_dlpack or from_ipc_descriptor")
@@ -50,7 +61,7 @@ class Buffer(Exchange):
         """Takes the library's object over. `keep` is what makes the buffer's stream live."""
         self = _new(cls)
         self._handle, self._resource, self._keep = handle or 0, resource, keep
-        self._info = self._owner = self._release = self._descriptor = None
+        self._info = self._special = None
         return self
 
     def __del__(self, _destroy: _library.Function = _library.forebay_buffer_destroy) -> None:
@@ -114,7 +125,7 @@ class Buffer(Exchange):
             releases.forget(entry)
             raise failure(status)
         buffer = Buffer._of(out.value, mr, keep)
-        buffer._owner, buffer._release = owner, entry
+        buffer._special = _Special(owner=owner, release=entry)
         return buffer
 
     @staticmethod
@@ -190,12 +201,12 @@ class Buffer(Exchange):
         descriptor = ipc_buffer if ipc_descriptor is None else ipc_descriptor
         if not isinstance(descriptor, _ipc.IPCBufferDescriptor):
             raise TypeError(f"the descriptor is a {type(descriptor).__name__}: it must be an IPCBufferDescriptor")
-        if mr is not None and not isinstance(mr, LibraryResource):
+        if mr is not None and (not isinstance(mr, MemoryResource) or mr._handle is None):
             raise TypeError(f"mr is a {type(mr).__name__}: it must be a resource of this library, or None")
         raw, keep = resolve(stream)
         handle = _ipc.import_buffer(mr._handle if mr is not None else None, descriptor, raw)
         buffer = cls._of(handle, mr, keep)
-        buffer._descriptor = descriptor
+        buffer._special = _Special(descriptor=descriptor)
         return buffer
 
     # ---- its end
@@ -213,16 +224,16 @@ class Buffer(Exchange):
         RuntimeError
             If it cannot be closed there, as on a stream that is being captured; the buffer is then still open.
         """
-        entry = self._release
-        if entry is not None:
-            self._close_python(entry, stream)
+        special = self._special
+        if special is not None and special.release is not None:
+            self._close_python(special.release, stream)
         elif stream is None:
             status = _close(self._handle)
             if status:
                 raise failure(status)
         else:
             check(_close_on(self._handle, resolve(stream)[0]))
-        self._info = self._resource = self._owner = self._keep = self._release = self._descriptor = None
+        self._info = self._resource = self._keep = self._special = None
 
     def _close_python(self, entry: releases.Release, stream: StreamLike) -> None:
         kept, entry.inside_close = entry.stream, True
@@ -308,13 +319,23 @@ class Buffer(Exchange):
         if self._resource is None and self._look().has_resource:
             out = c_void_p()
             check(_library.forebay_buffer_get_resource(self._handle, out))
+            # Late, since that module needs this one.
+            from ._resources._library_resource import LibraryResource
+
             self._resource = LibraryResource._wrap(out.value)
         return self._resource
 
     @property
     def owner(self) -> object:
         """What `from_handle` or `from_cuda_array_interface` keeps for the memory; None if nothing."""
-        return self._owner
+        return self._special.owner if self._special is not None else None
+
+    def _remember(self, descriptor: Optional[_ipc.IPCBufferDescriptor]) -> None:
+        """Keeps the descriptor for the next who asks; None forgets it, with everything else that a change of size makes untrue."""
+        if self._special is None:
+            self._special = _Special()
+        self._special.descriptor = descriptor
+        self._info = None
 
     def _is_python(self) -> bool:
         return self._resource is not None and self._resource._handle is None
@@ -403,6 +424,3 @@ def _as_buffer(buffer: Any, name: str) -> Buffer:
     if not isinstance(buffer, Buffer):
         raise TypeError(f"{name} is a {type(buffer).__name__}: it must be a Buffer")
     return buffer
-
-
-LibraryResource._buffer_class = Buffer

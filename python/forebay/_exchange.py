@@ -18,9 +18,6 @@ class Exchange:
 
     __slots__ = ()
 
-    _handle: int
-    _descriptor: Optional[_ipc.IPCBufferDescriptor]
-
     def _buffer(self) -> Buffer:
         return cast("Buffer", self)
 
@@ -32,11 +29,14 @@ class Exchange:
         RuntimeError
             If the resource is not made for sharing, or the buffer is closed.
         """
-        if self._descriptor is None:
+        buffer = self._buffer()
+        known = buffer._special.descriptor if buffer._special is not None else None
+        if known is None:
             raw = s.IpcDescriptor()
-            check(_library.forebay_buffer_get_ipc_descriptor(self._handle, byref(raw)))
-            self._descriptor = _ipc.IPCBufferDescriptor._init(bytes(raw.bytes), self._buffer().size)
-        return self._descriptor
+            check(_library.forebay_buffer_get_ipc_descriptor(buffer._handle, byref(raw)))
+            known = _ipc.IPCBufferDescriptor._init(bytes(raw.bytes), buffer.size)
+            buffer._remember(known)
+        return known
 
     @property
     def ipc_descriptor(self) -> _ipc.IPCBufferDescriptor:

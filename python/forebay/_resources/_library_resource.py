@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import uuid as _uuid
 from ctypes import byref, c_uint32, c_void_p
-from typing import TYPE_CHECKING, Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
 from .. import _library
 from .. import _structs as s
 from .._arguments import MAX_SIZE, as_device, as_pointer, as_size
+from .._buffer import Buffer
 from .._errors import check, failure
 from .._stream import resolve
 from ..typing import DevicePointerType, StreamLike, VirtualMemoryAccessType
 from ._base import MemoryResource
 from ._words import ACCESS, access_of, number_of
 
-if TYPE_CHECKING:
-    from .._buffer import Buffer
-
 _allocate = _library.forebay_resource_allocate
+_buffer = Buffer._of
 
 # Output cells that no call is using, each with the reference to it that is passed. A call takes one and puts it back: list
 # operations are atomic, so two threads never share one, and none has to be made for each allocation.
@@ -42,8 +41,6 @@ class LibraryResource(MemoryResource):
 
     #: The class for each kind of resource, for those that the library hands out.
     _classes: ClassVar[dict[int, type[LibraryResource]]] = {}
-    #: `Buffer`; set by the module of buffers, which needs this one.
-    _buffer_class: ClassVar[type[Buffer]]
 
     def __init_subclass__(cls, *, kind: Optional[s.ResourceKind] = None, **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -106,7 +103,7 @@ class LibraryResource(MemoryResource):
         _cells.append(pair)
         if status:
             raise failure(status)
-        return self._buffer_class._of(handle, self, keep)
+        return _buffer(handle, self, keep)
 
     def deallocate(self, ptr: DevicePointerType, size: int, stream: StreamLike = None) -> None:
         """Takes back memory that is no Buffer's, as `forebay_resource_allocate_pointer` of the C ABI gives it.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ctypes import c_int32, c_void_p
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 from .. import _library
 from .. import _structs as s
 from .._arguments import as_device, as_devices, as_options, as_pointer, as_size
+from .._buffer import Buffer
 from .._errors import check
 from ..typing import (
     DeviceLike,
@@ -21,9 +22,6 @@ from ..typing import (
 )
 from ._library_resource import LibraryResource
 from ._words import ACCESS, ALLOCATION, GRANULARITY, HANDLE, LOCATION, number_of
-
-if TYPE_CHECKING:
-    from .._buffer import Buffer
 
 
 @dataclass
@@ -135,12 +133,12 @@ class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
         """
         size = as_size(new_size, "new_size")
         raw = None if config is None else _translate(as_options(VirtualMemoryResourceOptions, config))
-        if not isinstance(buf, self._buffer_class):
+        if not isinstance(buf, Buffer):
             raise TypeError(f"buf is a {type(buf).__name__}: it must be a Buffer")
         try:
             check(_library.forebay_resource_modify_allocation(self._handle, buf._handle, size, raw, None))
         finally:
-            buf._info = buf._descriptor = None
+            buf._remember(None)
         return buf
 
     def __reduce__(self) -> tuple[object, ...]:
