@@ -1,7 +1,7 @@
 """Resources and buffers: allocate, fill, copy, look at the bytes, give them to another library.
 
-    FOREBAY_DRIVER=host python3 buffers.py     without a GPU
-    python3 buffers.py                         on one
+FOREBAY_DRIVER=host python3 buffers.py     without a GPU
+python3 buffers.py                         on one
 """
 
 import forebay

@@ -1,7 +1,7 @@
 """A buffer that grows and keeps what it holds, as a cache of unknown length does.
 
-    FOREBAY_DRIVER=host python3 grow.py     without a GPU
-    python3 grow.py                         on one
+FOREBAY_DRIVER=host python3 grow.py     without a GPU
+python3 grow.py                         on one
 """
 
 import forebay

@@ -4,9 +4,8 @@ import ctypes
 import re
 import unittest
 
-from support import ROOT, forebay
-
 from forebay import _errors, _library, _structs
+from support import ROOT, forebay
 
 HEADER = ROOT / "include" / "forebay.h"
 C_TYPES = {
