@@ -1,0 +1,96 @@
+"""Forebay: one GPU memory pool that every framework in a process shares.
+
+Memory resources, buffers and their ways between libraries and processes, with the names and meanings of ``cuda.core``. Every
+class translates to calls of Forebay's C ABI and decides nothing itself; ``include/forebay.h`` has what it does.
+
+The variables ``FOREBAY_*`` are read at the first use of a pool. ``FOREBAY_DRIVER=host`` runs everything on RAM, without a GPU.
+"""
+
+from __future__ import annotations
+
+from . import _pickling as _pickling  # registers how these are sent
+from . import typing
+from ._buffer import Buffer
+from ._errors import (
+    CallError,
+    ClosedError,
+    ForebayError,
+    InvalidArgumentError,
+    NoDriverError,
+    NotFoundError,
+    NotPermittedError,
+    OutOfMemoryError,
+    PeerError,
+    Status,
+    UnsupportedError,
+)
+from ._ipc import IPCAllocationHandle, IPCBufferDescriptor, export_foreign, export_pointer, serve
+from ._library import LibraryError, address_of
+from ._library import path as library_path
+from ._library import version as _version
+from ._pool import Pool, PoolStats
+from ._resources._attributes import _MemPoolAttributes
+from ._resources._base import MemoryResource
+from ._resources._device import DeviceMemoryResource, DeviceMemoryResourceOptions
+from ._resources._host import HostMemoryResource
+from ._resources._managed import ManagedMemoryResource, ManagedMemoryResourceOptions
+from ._resources._pinned import PinnedMemoryResource, PinnedMemoryResourceOptions
+from ._resources._pool_resource import PoolMemoryResource
+from ._resources._virtual import VirtualMemoryResource, VirtualMemoryResourceOptions
+from ._stream import Stream
+from .typing import (
+    ManagedMemoryLocationType,
+    VirtualMemoryAccessType,
+    VirtualMemoryAllocationType,
+    VirtualMemoryGranularityType,
+    VirtualMemoryHandleType,
+    VirtualMemoryLocationType,
+)
+
+#: The version of the library in use.
+__version__: str = _version()
+
+__all__ = [
+    "Buffer",
+    "CallError",
+    "ClosedError",
+    "DeviceMemoryResource",
+    "DeviceMemoryResourceOptions",
+    "ForebayError",
+    "HostMemoryResource",
+    "IPCAllocationHandle",
+    "IPCBufferDescriptor",
+    "InvalidArgumentError",
+    "LibraryError",
+    "ManagedMemoryLocationType",
+    "ManagedMemoryResource",
+    "ManagedMemoryResourceOptions",
+    "MemoryResource",
+    "NoDriverError",
+    "NotFoundError",
+    "NotPermittedError",
+    "OutOfMemoryError",
+    "PeerError",
+    "PinnedMemoryResource",
+    "PinnedMemoryResourceOptions",
+    "Pool",
+    "PoolMemoryResource",
+    "PoolStats",
+    "Status",
+    "Stream",
+    "UnsupportedError",
+    "VirtualMemoryAccessType",
+    "VirtualMemoryAllocationType",
+    "VirtualMemoryGranularityType",
+    "VirtualMemoryHandleType",
+    "VirtualMemoryLocationType",
+    "VirtualMemoryResource",
+    "VirtualMemoryResourceOptions",
+    "__version__",
+    "address_of",
+    "export_foreign",
+    "export_pointer",
+    "library_path",
+    "serve",
+    "typing",
+]

@@ -1,0 +1,1 @@
+"""Memory resources, one class a file."""

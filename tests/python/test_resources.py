@@ -1,0 +1,376 @@
+"""Resources: what they say of themselves, their pools' attributes, virtual memory, resources written in Python."""
+
+import gc
+import sys
+import threading
+import unittest
+import weakref
+
+from support import MIB, Case, content, forebay
+
+
+def every_resource():
+    """One of each kind."""
+    return [
+        forebay.DeviceMemoryResource(0),
+        forebay.DeviceMemoryResource(0, {"max_size": 0}),
+        forebay.PinnedMemoryResource(),
+        forebay.PinnedMemoryResource(forebay.PinnedMemoryResourceOptions()),
+        forebay.ManagedMemoryResource(),
+        forebay.ManagedMemoryResource({}),
+        forebay.VirtualMemoryResource(0),
+        forebay.HostMemoryResource(portable=True, mapped=True),
+        forebay.PoolMemoryResource(),
+    ]
+
+
+class Every(Case):
+    def test_a_round(self):
+        for resource in every_resource():
+            with self.subTest(resource=resource):
+                buffer = resource.allocate(1000)
+                self.assertGreaterEqual(buffer.size, 1000)
+                self.assertNotEqual(buffer.handle, 0)
+                self.assertIs(buffer.memory_resource, resource)
+                for name in ("device_id", "is_device_accessible", "is_host_accessible", "is_managed"):
+                    self.assertEqual(getattr(buffer, name), getattr(resource, name), name)
+                buffer.fill(3, stream=None)
+                self.assertEqual(content(buffer, 1000), b"\x03" * 1000)
+                buffer.close()
+                self.assertTrue(buffer.is_closed)
+
+    def test_no_bytes(self):
+        for resource in every_resource():
+            if isinstance(resource, forebay.VirtualMemoryResource):
+                continue
+            with self.subTest(resource=resource), resource.allocate(0) as buffer:
+                self.assertEqual((buffer.handle, buffer.size), (0, 0))
+
+    def test_closed_ones_give_nothing_and_their_buffers_live(self):
+        for resource in every_resource():
+            if not getattr(resource, "is_handle_owned", True):
+                continue
+            with self.subTest(resource=resource):
+                buffer = resource.allocate(64)
+                resource.close()
+                resource.close()
+                self.assertTrue(resource.is_closed)
+                with self.refused(RuntimeError):
+                    resource.allocate(64)
+                buffer.fill(1, stream=None)
+                self.assertEqual(content(buffer, 64), b"\x01" * 64)
+                buffer.close()
+
+    def test_a_pool_that_is_not_owned_survives_its_close(self):
+        resource = forebay.DeviceMemoryResource(0)
+        self.assertFalse(resource.is_handle_owned)
+        handle = resource.handle
+        resource.close()
+        again = forebay.DeviceMemoryResource(0)
+        self.assertEqual(again.handle, handle)
+        again.allocate(64).close()
+
+    def test_a_buffer_outlives_its_resource(self):
+        buffer = forebay.DeviceMemoryResource(0, {}).allocate(64)
+        gc.collect()
+        self.assertIsInstance(buffer.memory_resource, forebay.DeviceMemoryResource)
+        buffer.close()
+        self.assertIsNone(buffer.memory_resource)
+
+    def test_threads(self):
+        resource, errors = forebay.DeviceMemoryResource(0, {}), []
+
+        def work(number):
+            try:
+                for size in range(1, 200):
+                    with resource.allocate(size * 16) as buffer:
+                        buffer.fill(number, stream=None)
+                        self.assertEqual(buffer.size, size * 16)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
+
+class Pinned(Case):
+    def test_what_it_is(self):
+        resource = forebay.PinnedMemoryResource({"ipc_enabled": True})
+        self.assertEqual(resource.device_id, -1)
+        self.assertTrue(resource.is_device_accessible and resource.is_host_accessible and resource.is_handle_owned)
+        self.assertTrue(resource.is_ipc_enabled and resource.uuid is not None and not resource.is_mapped)
+        self.assertGreaterEqual(resource.numa_id, 0)
+        current = forebay.PinnedMemoryResource()
+        self.assertFalse(current.is_handle_owned or current.is_ipc_enabled)
+        self.assertIsNone(current.uuid)
+
+    def test_numa_id(self):
+        self.assertEqual(forebay.PinnedMemoryResource({"numa_id": 0}).numa_id, 0)
+        self.assertEqual(forebay.PinnedMemoryResource({}).numa_id, -1)
+
+
+class Managed(Case):
+    def test_preferred_location(self):
+        for options, expected in (
+            (None, None),
+            ({}, None),
+            ({"preferred_location": 0}, ("device", 0)),
+            ({"preferred_location": -1}, ("host", None)),
+            ({"preferred_location_type": "host"}, ("host", None)),
+            ({"preferred_location": 0, "preferred_location_type": "host_numa"}, ("host_numa", 0)),
+            ({"preferred_location": 0, "preferred_location_type": "device"}, ("device", 0)),
+        ):
+            with self.subTest(options=options):
+                self.assertEqual(forebay.ManagedMemoryResource(options).preferred_location, expected)
+
+    def test_contradictions(self):
+        for options in (
+            {"preferred_location": -2},
+            {"preferred_location": 0, "preferred_location_type": "host"},
+            {"preferred_location_type": "device"},
+            {"preferred_location_type": "moon"},
+            {"preferred_location": -1, "preferred_location_type": "host_numa"},
+        ):
+            with self.subTest(options=options), self.refused(ValueError, "preferred_location"):
+                forebay.ManagedMemoryResource(options)
+
+
+class Attributes(Case):
+    def test_flags(self):
+        attributes = forebay.DeviceMemoryResource(0, {}).attributes
+        for name in ("follow_event_dependencies", "allow_opportunistic", "allow_internal_dependencies"):
+            for value in (False, True):
+                setattr(attributes, f"reuse_{name}", value)
+                self.assertIs(getattr(attributes, f"reuse_{name}"), value)
+
+    def test_bytes(self):
+        resource = forebay.DeviceMemoryResource(0, {})
+        attributes = resource.attributes
+        attributes.release_threshold = 64 * MIB
+        self.assertEqual(attributes.release_threshold, 64 * MIB)
+        buffer = resource.allocate(MIB)
+        self.assertGreaterEqual(attributes.used_mem_current, MIB)
+        self.assertGreaterEqual(attributes.reserved_mem_current, attributes.used_mem_current)
+        buffer.close()
+        self.assertGreaterEqual(attributes.used_mem_high, MIB)
+        attributes.used_mem_high = 0
+        attributes.reserved_mem_high = 0
+        self.assertLess(attributes.used_mem_high, MIB)
+
+    def test_what_cannot_be_written(self):
+        attributes = forebay.DeviceMemoryResource(0, {}).attributes
+        for name in ("used_mem_current", "reserved_mem_current", "used_mem_high", "reserved_mem_high"):
+            with self.subTest(name=name), self.refused(ValueError):
+                setattr(attributes, name, 1)
+
+    def test_it_is_not_made_directly(self):
+        with self.refused(RuntimeError):
+            forebay._MemPoolAttributes()
+
+
+class Virtual(Case):
+    def test_grows_in_place_and_keeps_its_bytes(self):
+        resource = forebay.VirtualMemoryResource(0)
+        buffer = resource.allocate(MIB)
+        first = buffer.size
+        self.assertGreaterEqual(first, MIB)
+        buffer.fill(5, stream=None)
+        for size in (first + 1, 3 * first, 16 * first):
+            self.assertIs(resource.modify_allocation(buffer, size), buffer)
+            self.assertGreaterEqual(buffer.size, size)
+            self.assertEqual(content(buffer, first), b"\x05" * first)
+        grown = (buffer.handle, buffer.size)
+        resource.modify_allocation(buffer, 1)
+        self.assertEqual((buffer.handle, buffer.size), grown)
+        buffer.close()
+
+    def test_options_for_the_new_part(self):
+        resource = forebay.VirtualMemoryResource(0)
+        with resource.allocate(1) as buffer:
+            resource.modify_allocation(buffer, buffer.size + 1, forebay.VirtualMemoryResourceOptions(self_access="rw"))
+            resource.modify_allocation(buffer, buffer.size + 1, config={"granularity": "minimum"})
+
+    def test_options_are_kept(self):
+        options = forebay.VirtualMemoryResourceOptions(granularity="minimum", handle_type=None)
+        resource = forebay.VirtualMemoryResource(0, options)
+        self.assertIs(resource.config, options)
+        self.assertFalse(resource.is_ipc_enabled)
+        self.assertTrue(forebay.VirtualMemoryResource(0).is_ipc_enabled)
+
+    def test_words_that_are_none(self):
+        for name in ("allocation_type", "location_type", "handle_type", "granularity", "self_access", "peer_access"):
+            with self.subTest(name=name), self.refused(ValueError, name, "moon"):
+                forebay.VirtualMemoryResource(0, {name: "moon"})
+
+    def test_windows(self):
+        for word in ("win32", "win32_kmt", "generic"):
+            with self.subTest(word=word), self.refused(NotImplementedError) as context:
+                forebay.VirtualMemoryResource(0, {"handle_type": word})
+            self.assertIsInstance(context.exception, RuntimeError)
+
+    def test_another_resources_buffer(self):
+        resource = forebay.VirtualMemoryResource(0)
+        with forebay.DeviceMemoryResource(0).allocate(64) as buffer:
+            with self.refused(ValueError):
+                resource.modify_allocation(buffer, MIB)
+            self.assertEqual(buffer.size, 64)
+        with self.refused(RuntimeError):
+            resource.modify_allocation(buffer, MIB)
+        with self.refused(TypeError, "Buffer"):
+            resource.modify_allocation(7, MIB)
+
+    def test_host_memory(self):
+        resource = forebay.VirtualMemoryResource(0, {"location_type": "host_numa", "handle_type": None})
+        self.assertTrue(resource.is_host_accessible)
+        self.assertEqual(resource.device_id, -1)
+        with resource.allocate(64) as buffer:
+            buffer.as_memoryview()[0] = 9
+            self.assertEqual(content(buffer, 1), b"\x09")
+
+
+class Pools(Case):
+    def test_the_shared_one(self):
+        pool = forebay.Pool.shared()
+        resource = forebay.PoolMemoryResource(0)
+        before = pool.stats().live
+        with resource.allocate(MIB):
+            self.assertEqual(pool.stats().live, before + MIB)
+        self.assertEqual(pool.stats().live, before)
+
+    def test_a_limit(self):
+        pool = forebay.Pool(limit=8 * MIB)
+        self.assertEqual(pool.limit(), 8 * MIB)
+        resource = forebay.PoolMemoryResource(0, pool)
+        with self.refused(MemoryError, "limit"):
+            resource.allocate(16 * MIB)
+        pool.set_limit(32 * MIB)
+        with resource.allocate(16 * MIB):
+            self.assertIn("live", pool.report())
+        self.assertGreater(pool.trim(), 0)
+        self.assertEqual(pool.stats().physical, 0)
+        self.assertEqual(pool.stats().out_of_memory, 1)
+
+    def test_pinned(self):
+        pool = forebay.Pool(pinned=True)
+        resource = forebay.PoolMemoryResource(0, pool)
+        self.assertTrue(resource.is_host_accessible and resource.is_device_accessible)
+        with resource.allocate(64) as buffer:
+            buffer.as_memoryview()[:2] = b"ab"
+            self.assertEqual(content(buffer, 2), b"ab")
+        with self.refused(ValueError, "numa_id"):
+            forebay.Pool(numa_id=0)
+
+    def test_a_pool_lives_as_long_as_its_buffers(self):
+        buffer = forebay.PoolMemoryResource(0, forebay.Pool()).allocate(64)
+        gc.collect()
+        buffer.fill(1, stream=None)
+        self.assertEqual(content(buffer, 64), b"\x01" * 64)
+        buffer.close()
+
+
+class Written(forebay.MemoryResource):
+    """A resource in Python over another one: counts what it gives."""
+
+    def __init__(self):
+        self.below, self.calls = forebay.PinnedMemoryResource(), []
+        self.kept = {}
+
+    def allocate(self, size, stream=None):
+        inner = self.below.allocate(size, stream)
+        self.kept[inner.handle] = inner
+        return forebay.Buffer.from_handle(inner.handle, size, self, stream=stream)
+
+    def deallocate(self, ptr, size, stream=None):
+        self.calls.append((ptr, size, stream))
+        self.kept.pop(ptr).close(stream)
+
+    device_id = -1
+    is_device_accessible = True
+    is_host_accessible = True
+
+
+class InPython(Case):
+    def test_close_calls_deallocate_once(self):
+        resource = Written()
+        stream = forebay.Stream()
+        buffer = resource.allocate(64)
+        address = buffer.handle
+        self.assertIs(buffer.memory_resource, resource)
+        self.assertEqual(buffer.device_id, -1)
+        self.assertTrue(buffer.is_host_accessible)
+        buffer.close(stream)
+        buffer.close()
+        self.assertEqual(resource.calls, [(address, 64, stream)])
+
+    def test_the_allocations_stream_is_the_default(self):
+        resource, stream = Written(), forebay.Stream()
+        resource.allocate(64, stream).close()
+        self.assertIs(resource.calls[0][2], stream)
+
+    def test_collection_calls_it_too(self):
+        resource = Written()
+        resource.allocate(64)
+        gc.collect()
+        self.assertEqual(len(resource.calls), 1)
+        self.assertEqual(resource.kept, {})
+
+    def test_copy_to_allocates_from_it(self):
+        resource = Written()
+        with resource.allocate(64) as buffer:
+            buffer.fill(6, stream=None)
+            with buffer.copy_to(stream=None) as copy:
+                self.assertIs(copy.memory_resource, resource)
+                self.assertEqual(content(copy), b"\x06" * 64)
+        self.assertEqual(len(resource.calls), 2)
+
+    def test_a_view_delays_it(self):
+        resource = Written()
+        buffer = resource.allocate(64)
+        view = buffer.as_memoryview()
+        buffer.close()
+        self.assertEqual(resource.calls, [])
+        view[0] = 1
+        del view
+        gc.collect()
+        self.assertEqual(len(resource.calls), 1)
+
+    def test_what_it_raises_is_raised_by_close(self):
+        class Broken(Written):
+            def deallocate(self, ptr, size, stream=None):
+                super().deallocate(ptr, size, stream)
+                raise KeyError("broken")
+
+        with self.assertRaises(KeyError):
+            Broken().allocate(64).close()
+        seen, hook = [], sys.unraisablehook
+        sys.unraisablehook = seen.append
+        try:
+            Broken().allocate(64)
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual([type(entry.exc_value) for entry in seen], [KeyError])
+
+    def test_it_must_define_both(self):
+        class Half(forebay.MemoryResource):
+            def allocate(self, size, stream=None):
+                raise MemoryError
+
+        with self.refused(TypeError, "deallocate"):
+            Half()
+
+    def test_nothing_is_kept(self):
+        resource = Written()
+        resource.allocate(64).close()
+        watch = weakref.ref(resource)
+        del resource
+        gc.collect()
+        self.assertIsNone(watch())
+
+
+if __name__ == "__main__":
+    unittest.main()

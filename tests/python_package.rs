@@ -1,0 +1,105 @@
+//! The Python package: its tests and its examples on the host driver, and an installation with pip.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use support::{files, library, on_host, root, run, scratch};
+
+fn python() -> Command {
+    let mut command = on_host("python3");
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONPATH", root().join("python"))
+        .env("FOREBAY_LIBRARY", library())
+        .current_dir(root());
+    command
+}
+
+/// Runs the test files that one process is to run. The summary, with what was skipped and why, is printed.
+fn unittest(pattern: &str) {
+    let output = python()
+        .args(["-m", "unittest", "discover", "--verbose", "-s", "tests/python", "-p", pattern])
+        .output()
+        .expect("python3 runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().filter(|line| line.contains("skipped") || line.starts_with("Ran ")).for_each(|line| println!("{line}"));
+    assert!(output.status.success(), "{pattern}: {}\n{}\n{text}", output.status, String::from_utf8_lossy(&output.stdout));
+    assert!(!text.contains("Ran 0 tests"), "{pattern} has no tests");
+}
+
+#[test]
+fn interface() {
+    unittest("test_[hs]e*.py"); // test_header.py, test_seeds.py
+}
+
+#[test]
+fn resources() {
+    unittest("test_resources.py");
+}
+
+#[test]
+fn buffers() {
+    unittest("test_buffer.py");
+    unittest("test_dlpack.py");
+}
+
+#[test]
+fn errors_and_streams() {
+    unittest("test_errors.py");
+    unittest("test_streams.py");
+}
+
+#[test]
+fn between_processes() {
+    unittest("test_ipc.py");
+}
+
+#[test]
+fn examples() {
+    for example in files("examples/python", "py") {
+        let out = run(python().arg(&example));
+        assert!(out.contains("driver host") && out.ends_with("ok\n"), "{}:\n{out}", example.display());
+    }
+}
+
+/// Whether pip can build the package: it needs setuptools, from the network or installed.
+fn pip_install(into: &Path) -> Result<(), String> {
+    let mut reasons = Vec::new();
+    for isolation in [&[][..], &["--no-build-isolation"]] {
+        let output = python()
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+            .args(isolation)
+            .arg("--target")
+            .arg(into)
+            .arg(".")
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        reasons.push(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Err(reasons.join("\n"))
+}
+
+#[test]
+fn installed_with_pip() {
+    let folder = scratch("python-install");
+    if let Err(reason) = pip_install(&folder) {
+        // Without a network there may be no setuptools; everything else is a fault of the package.
+        let lacking = ["No module named pip", "No matching distribution", "Could not find a version", "setuptools"];
+        assert!(lacking.iter().any(|text| reason.contains(text)), "{reason}");
+        println!("skipped: pip cannot build here: {}", reason.lines().last().unwrap_or_default());
+        return;
+    }
+    let program = "import forebay\n\
+                   with forebay.PoolMemoryResource().allocate(64) as buffer: buffer.fill(1, stream=None)\n\
+                   print(forebay.library_path, forebay.__version__)";
+    let mut installed = on_host("python3");
+    let out = run(installed.args(["-c", program]).env("PYTHONPATH", &folder).current_dir(&folder));
+    let inside = folder.join("forebay/libforebay.so");
+    assert_eq!(out.trim(), format!("{} {}", inside.display(), env!("CARGO_PKG_VERSION")));
+    assert!(folder.join("forebay/py.typed").exists());
+}
