@@ -331,7 +331,7 @@ class Buffer(Exchange):
         return self._special.owner if self._special is not None else None
 
     def _remember(self, descriptor: Optional[_ipc.IPCBufferDescriptor]) -> None:
-        """Keeps the descriptor for the next who asks; None forgets it, with everything else that a change of size makes untrue."""
+        """Keeps the descriptor for the next who asks. None forgets it, with all that a change of size makes untrue."""
         if self._special is None:
             self._special = _Special()
         self._special.descriptor = descriptor
