@@ -183,9 +183,20 @@ class Virtual(Case):
             self.assertIs(resource.modify_allocation(buffer, size), buffer)
             self.assertGreaterEqual(buffer.size, size)
             self.assertEqual(content(buffer, first), b"\x05" * first)
-        grown = (buffer.handle, buffer.size)
         resource.modify_allocation(buffer, 1)
-        self.assertEqual((buffer.handle, buffer.size), grown)
+        self.assertEqual(buffer.size, first)
+        self.assertEqual(content(buffer), b"\x05" * first)
+        buffer.close()
+
+    def test_a_tensor_keeps_the_size(self):
+        resource = forebay.VirtualMemoryResource(0)
+        buffer = resource.allocate(MIB)
+        capsule = buffer.__dlpack__()
+        with self.refused(RuntimeError) as context:
+            resource.modify_allocation(buffer, buffer.size + 1)
+        self.assertEqual(context.exception.status, forebay.Status.BUSY)
+        del capsule
+        resource.modify_allocation(buffer, buffer.size + 1)
         buffer.close()
 
     def test_options_for_the_new_part(self):
