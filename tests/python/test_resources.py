@@ -48,7 +48,7 @@ class Every(Case):
 
     def test_closed_ones_give_nothing_and_their_buffers_live(self):
         for resource in every_resource():
-            if not getattr(resource, "is_handle_owned", True):
+            if not resource.is_handle_owned:
                 continue
             with self.subTest(resource=resource):
                 buffer = resource.allocate(64)
@@ -229,8 +229,10 @@ class Virtual(Case):
             with self.refused(ValueError):
                 resource.modify_allocation(buffer, MIB)
             self.assertEqual(buffer.size, 64)
+        closed = resource.allocate(64)
+        closed.close()
         with self.refused(RuntimeError):
-            resource.modify_allocation(buffer, MIB)
+            resource.modify_allocation(closed, MIB)
         with self.refused(TypeError, "Buffer"):
             resource.modify_allocation(7, MIB)
 
