@@ -29,7 +29,7 @@ from ._library import LibraryError, address_of
 from ._library import path as library_path
 from ._library import version as _version
 from ._pool import Pool, PoolStats
-from ._resources._attributes import _MemPoolAttributes
+from ._resources._attributes import _MemPoolAttributes as _MemPoolAttributes
 from ._resources._base import MemoryResource
 from ._resources._device import DeviceMemoryResource, DeviceMemoryResourceOptions
 from ._resources._host import HostMemoryResource

@@ -276,12 +276,14 @@ class Buffer(Exchange):
     @property
     def handle(self) -> int:
         """The address; 0 for a closed or empty buffer."""
-        return int(self._look().handle)
+        info = self._look()
+        return 0 if info.is_closed else int(info.handle)
 
     @property
     def size(self) -> int:
         """The size in bytes; 0 for a closed buffer. A virtual buffer's is rounded up to the granularity."""
-        return int(self._look().bytes)
+        info = self._look()
+        return 0 if info.is_closed else int(info.bytes)
 
     @property
     def is_closed(self) -> bool:
@@ -316,7 +318,8 @@ class Buffer(Exchange):
     @property
     def memory_resource(self) -> Optional[MemoryResource]:
         """The resource that the memory goes back to; None if there is none, or the buffer is closed."""
-        if self._resource is None and self._look().has_resource:
+        info = self._look()
+        if self._resource is None and info.has_resource and not info.is_closed:
             out = c_void_p()
             check(_library.forebay_buffer_get_resource(self._handle, out))
             # Late, since that module needs this one.
@@ -331,7 +334,7 @@ class Buffer(Exchange):
         return self._special.owner if self._special is not None else None
 
     def _remember(self, descriptor: Optional[_ipc.IPCBufferDescriptor]) -> None:
-        """Keeps the descriptor for the next who asks; None forgets it, with everything else that a change of size makes untrue."""
+        """Keeps the descriptor for the next who asks. None forgets it, with all that a change of size makes untrue."""
         if self._special is None:
             self._special = _Special()
         self._special.descriptor = descriptor

@@ -52,11 +52,10 @@ try:
     # CDLL and not PyDLL, also for the two hot calls: each may wait for a stream or for memory, and what it waits for may need
     # another thread of this interpreter.
     _opened = ctypes.CDLL(path)
-    _opened.forebay_version
 except OSError as error:
     raise ImportError(f"{path} cannot be opened: {error}") from error
-except AttributeError:
-    raise ImportError(f"{path} is not Forebay's library: it has no forebay_version") from None
+if not hasattr(_opened, "forebay_version"):
+    raise ImportError(f"{path} is not Forebay's library: it has no forebay_version")
 
 #: Every function declared below: name to (result, arguments). ``tests/python/test_header.py`` compares it with the header.
 declared: dict[str, tuple[Any, tuple[Any, ...]]] = {}

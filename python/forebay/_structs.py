@@ -62,9 +62,9 @@ class Options(Structure):
         ("limit", c_uint64),
         ("fraction", c_double),
         ("max_chunk", c_uint64),
-        ("grow_first", c_uint32),
         ("location", c_uint32),
         ("numa_id", c_int32),
+        ("grow_first", c_uint32),
         ("reserved0", c_uint32),
         ("reserved", c_uint64 * 7),
     ]
@@ -202,10 +202,11 @@ class ResourceInfo(Structure):
         ("is_mapped", c_uint32),
         ("is_closed", c_uint32),
         ("has_uuid", c_uint32),
-        ("uuid", c_uint8 * 16),
-        ("handle", c_uint64),
         ("preferred_location_type", c_uint32),
         ("preferred_location", c_int32),
+        ("reserved0", c_uint32),
+        ("uuid", c_uint8 * 16),
+        ("handle", c_uint64),
         ("reserved", c_uint64 * 4),
     ]
 

@@ -26,12 +26,13 @@ class Making(Case):
         self.assertEqual(list(array), list(range(64)))
 
     def test_an_owner_is_kept(self):
+        gone = []
+
         class Owner:
             array = (ctypes.c_ubyte * 64)(*range(64))
-            gone = []
 
             def __del__(self):
-                self.gone.append(1)
+                gone.append(1)
 
         owner = Owner()
         buffer = forebay.Buffer.from_handle(ctypes.addressof(owner.array), 64, owner=owner)
@@ -39,11 +40,11 @@ class Making(Case):
         view = buffer.as_memoryview()
         del owner
         buffer.close()
-        self.assertEqual(Owner.gone, [])
+        self.assertEqual(gone, [])
         self.assertEqual(view[5], 5)
         del view
         gc.collect()
-        self.assertEqual(Owner.gone, [1])
+        self.assertEqual(gone, [1])
 
     def test_memory_of_a_resource(self):
         resource = forebay.DeviceMemoryResource(0, {})

@@ -89,7 +89,8 @@ class Giving(Case):
             buffer.fill(5, stream=None)
             self.assertNotEqual(copy.handle, buffer.handle)
             self.assertEqual(content(copy), b"\x04" * 64)
-            self.assertEqual(tensor_in(buffer.__dlpack__(copy=False)).data, buffer.handle)
+            same = buffer.__dlpack__(copy=False)
+            self.assertEqual(tensor_in(same).data, buffer.handle)
             copy.close()
 
 

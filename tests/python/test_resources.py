@@ -48,7 +48,7 @@ class Every(Case):
 
     def test_closed_ones_give_nothing_and_their_buffers_live(self):
         for resource in every_resource():
-            if not getattr(resource, "is_handle_owned", True):
+            if not resource.is_handle_owned:
                 continue
             with self.subTest(resource=resource):
                 buffer = resource.allocate(64)
@@ -183,9 +183,20 @@ class Virtual(Case):
             self.assertIs(resource.modify_allocation(buffer, size), buffer)
             self.assertGreaterEqual(buffer.size, size)
             self.assertEqual(content(buffer, first), b"\x05" * first)
-        grown = (buffer.handle, buffer.size)
         resource.modify_allocation(buffer, 1)
-        self.assertEqual((buffer.handle, buffer.size), grown)
+        self.assertEqual(buffer.size, first)
+        self.assertEqual(content(buffer), b"\x05" * first)
+        buffer.close()
+
+    def test_a_tensor_keeps_the_size(self):
+        resource = forebay.VirtualMemoryResource(0)
+        buffer = resource.allocate(MIB)
+        capsule = buffer.__dlpack__()
+        with self.refused(RuntimeError) as context:
+            resource.modify_allocation(buffer, buffer.size + 1)
+        self.assertEqual(context.exception.status, forebay.Status.BUSY)
+        del capsule
+        resource.modify_allocation(buffer, buffer.size + 1)
         buffer.close()
 
     def test_options_for_the_new_part(self):
@@ -218,8 +229,10 @@ class Virtual(Case):
             with self.refused(ValueError):
                 resource.modify_allocation(buffer, MIB)
             self.assertEqual(buffer.size, 64)
+        closed = resource.allocate(64)
+        closed.close()
         with self.refused(RuntimeError):
-            resource.modify_allocation(buffer, MIB)
+            resource.modify_allocation(closed, MIB)
         with self.refused(TypeError, "Buffer"):
             resource.modify_allocation(7, MIB)
 

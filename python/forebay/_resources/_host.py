@@ -35,7 +35,7 @@ class HostMemoryResource(LibraryResource, kind=s.ResourceKind.HOST):
 
     __slots__ = ()
 
-    def __init__(self, portable: bool = False, mapped: bool = False, write_combined: bool = False) -> None:
+    def __init__(self, portable: bool = True, mapped: bool = True, write_combined: bool = False) -> None:
         raw = s.HostOptions()
         check(_library.forebay_host_resource_options_init(raw))
         raw.portable, raw.mapped, raw.write_combined = bool(portable), bool(mapped), bool(write_combined)

@@ -125,7 +125,7 @@ class LibraryResource(MemoryResource):
         check(_library.forebay_resource_deallocate(self._handle, as_pointer(ptr), as_size(size), resolve(stream)[0]))
 
     def close(self) -> None:
-        """Ends the resource, and its pool if the resource owns it. Open buffers stay valid. Twice is harmless."""
+        """Ends the resource and its pool; of a pool that is not its own, nothing. Open buffers stay valid. Twice is harmless."""
         check(_library.forebay_resource_close(self._handle))
 
     def trim(self, keep: int = 0) -> None:
@@ -152,6 +152,11 @@ class LibraryResource(MemoryResource):
     def is_closed(self) -> bool:
         """Whether it was closed."""
         return bool(_info(self._handle).is_closed)
+
+    @property
+    def is_handle_owned(self) -> bool:
+        """Whether the resource owns the pool behind it. If not, :meth:`close` has no effect."""
+        return bool(_info(self._handle).is_handle_owned)
 
     @property
     def is_device_accessible(self) -> bool:

@@ -38,11 +38,6 @@ class PooledResource(LibraryResource):
         """The CUmemoryPool as an integer."""
         return int(_info(self._handle).handle)
 
-    @property
-    def is_handle_owned(self) -> bool:
-        """Whether the resource owns its pool. If not, :meth:`close` has no effect on the pool."""
-        return bool(_info(self._handle).is_handle_owned)
-
 
 class SharedPoolResource(PooledResource):
     """A pool that can be shared: by a file descriptor, with a key by which the other processes find it again."""
@@ -109,6 +104,13 @@ class SharedPoolResource(PooledResource):
     def allocation_handle(self) -> IPCAllocationHandle:
         """The same as :meth:`get_allocation_handle`, under newer cuda.core's name."""
         return self.get_allocation_handle()
+
+    @property
+    def uuid(self) -> Optional[_uuid.UUID]:
+        """The key under which processes know the pool; None unless it can be shared."""
+        # The library gives a pool its key when the pool is first exported.
+        known = super().uuid
+        return self.get_allocation_handle().uuid if known is None and self.is_ipc_enabled and not self.is_mapped else known
 
     def register(self: T, uuid: _uuid.UUID) -> T:
         """Registers a mapped resource under a key (document 000).

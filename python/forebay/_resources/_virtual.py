@@ -105,17 +105,17 @@ class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
         new_size: int,
         config: Union[VirtualMemoryResourceOptions, dict[str, Any], None] = None,
     ) -> Buffer:
-        """Grows a buffer of this resource, all or nothing, and answers that same buffer.
+        """Changes the size of a buffer of this resource, all or nothing, and answers that same buffer.
 
         Parameters
         ----------
         buf : Buffer
-            A buffer of this resource. What it holds is kept; its address is too, where what lies behind it is free. Its
-            ``size`` and ``handle`` tell what became of it.
+            A buffer of this resource. What it holds is kept as far as the new size reaches; its address is too, where what lies
+            behind it is free. Its ``size`` and ``handle`` tell what became of it, and descriptors of it end.
         new_size : int
-            The new size in bytes, rounded up to the granularity. Not above the present size: nothing is done.
+            The new size in bytes, rounded up to the granularity.
         config : VirtualMemoryResourceOptions or dict, optional
-            How the additional memory is made; None: as the resource's.
+            How additional memory is made; None: as the resource's.
 
         Raises
         ------
@@ -124,12 +124,13 @@ class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
         ValueError
             If the buffer is another resource's.
         RuntimeError
-            If the buffer is closed.
+            If the buffer is closed, or a DLPack tensor or view of it is alive.
 
         Notes
         -----
-        Where the buffer moves, work that is queued already may still use the old address, and work queued later must use the
-        new one. Newer cuda.core answers a second buffer instead.
+        Where the buffer moves, work that is queued on the default stream already may still use the old address, and work
+        queued later must use the new one. Shrinking waits for that stream. Newer cuda.core only grows, and answers a second
+        buffer instead.
         """
         size = as_size(new_size, "new_size")
         raw = None if config is None else _translate(as_options(VirtualMemoryResourceOptions, config))
