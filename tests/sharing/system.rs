@@ -1,0 +1,235 @@
+//! Users, namespaces and limits of the system.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use forebay::resource::Error;
+use forebay::resource::sharing::{Descriptor, Route, fetch};
+use rustix::net::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::common::in_child;
+use crate::memory::*;
+use crate::process::{Other, given_descriptor, say, told};
+
+const NOBODY: u32 = 65534;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A bare connection to the service, past the importer's own checks.
+fn raw_connect(descriptor: &Descriptor) -> OwnedFd {
+    let Route::Exchange { service, .. } = descriptor.route() else { panic!("another route") };
+    let address = SocketAddrUnix::new_abstract_name(format!("forebay-{}", service.simple()).as_bytes()).unwrap();
+    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(Duration::from_secs(20))).unwrap();
+    connect(&fd, &address).unwrap();
+    fd
+}
+
+/// A message as the protocol has it, byte by byte.
+fn message(kind: u8, content: &[u8]) -> Vec<u8> {
+    [b"FBAYXCH\0\x01\0\0\0", &[kind, 0, 0, 0][..], content].concat()
+}
+
+fn question(descriptor: &Descriptor) -> Vec<u8> {
+    let Route::Exchange { key, .. } = descriptor.route() else { panic!("another route") };
+    message(1, key.0.as_bytes())
+}
+
+/// Role: asks as another user; first as one should, then past the own check.
+pub fn another_user() {
+    let descriptor = given_descriptor();
+    assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+    match fetch(&descriptor) {
+        Err(Error::NotPermitted(text)) => assert!(text.contains("user 0") && text.contains("65534"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    // The refusal comes before any question, and nothing after it.
+    let fd = raw_connect(&descriptor);
+    let mut packet = [0; 4096];
+    let (_, length) = recv(&fd, &mut packet, RecvFlags::empty()).unwrap();
+    let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+    assert!(text.contains("within one user"), "{text}");
+    assert_eq!(recv(&fd, &mut packet, RecvFlags::empty()).map(|(_, length)| length), Ok(0));
+    say("refused");
+}
+
+#[test]
+fn a_process_of_another_user_is_refused_by_both_sides() {
+    if !is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let (descriptor, _) = Nothing::offer(3);
+    let mut other = Other::start("another user", Some(&descriptor));
+    assert_eq!(other.hear(), "refused");
+    other.finish();
+    assert_eq!(take_all(&descriptor).unwrap(), 3);
+}
+
+#[test]
+fn a_peer_outside_the_pid_namespace_has_a_user_all_the_same() {
+    let (descriptor, _) = Nothing::offer(3);
+    let Some(mut other) = Other::start_apart("take all when told", &descriptor) else {
+        println!("skipped: no PID namespace can be made here");
+        return;
+    };
+    assert_eq!(other.hear(), "ready");
+    other.tell("now");
+    assert_eq!(other.hear(), "3 pieces");
+    other.finish();
+}
+
+/// Few descriptors left to this process, until dropped.
+struct Scarce {
+    limit: Rlimit,
+    fillers: Vec<File>,
+}
+
+impl Scarce {
+    fn leave(room: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        let highest = open_fds().iter().filter_map(|fd| fd.parse::<u64>().ok()).max().unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 100), ..limit }).unwrap();
+        let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        fillers.truncate(fillers.len() - room);
+        Self { limit, fillers }
+    }
+}
+
+impl Drop for Scarce {
+    fn drop(&mut self) {
+        self.fillers.clear();
+        setrlimit(Resource::Nofile, self.limit).unwrap();
+    }
+}
+
+/// Role: connects, and asks nothing.
+pub fn connect_and_stay() {
+    let descriptor = given_descriptor();
+    say("ready");
+    told();
+    let _connection = raw_connect(&descriptor);
+    say("connected");
+    told();
+}
+
+#[test]
+fn a_service_without_descriptors_left_answers_once_it_has_some() {
+    in_child("system::a_service_without_descriptors_left_answers_once_it_has_some", &[], || {
+        let (descriptor, _) = Nothing::offer(100);
+        let mut first = Other::start("connect and stay", Some(&descriptor));
+        let mut second = Other::start("take all when told", Some(&descriptor));
+        assert_eq!((first.hear(), second.hear()), ("ready".into(), "ready".into()));
+        let scarce = Scarce::leave(0);
+        // The kernel set a descriptor for the next connection aside already.
+        first.tell("now");
+        assert_eq!(first.hear(), "connected");
+        std::thread::sleep(Duration::from_millis(100));
+        second.tell("now");
+        std::thread::sleep(Duration::from_millis(300));
+        drop(scarce);
+        assert_eq!(second.hear(), "100 pieces");
+        second.finish();
+        first.finish();
+        assert_eq!(take_all(&descriptor).unwrap(), 100);
+    });
+}
+
+#[test]
+fn an_importer_without_descriptors_left_is_told_so() {
+    in_child("system::an_importer_without_descriptors_left_is_told_so", &[], || {
+        let mut other = Other::start("export and wait", None);
+        let descriptor = other.hear_descriptor();
+        let before = open_fds();
+        for (room, call) in [(0, "socket"), (20, "recvmsg")] {
+            let scarce = Scarce::leave(room);
+            let result = take_all(&descriptor);
+            drop(scarce);
+            match result {
+                Err(Error::Driver(error)) => {
+                    assert_eq!((error.call, error.code), (call, libc::EMFILE), "{error}");
+                    assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
+                }
+                other => panic!("{call}: {other:?}"),
+            }
+            same_fds(&before);
+        }
+        assert_eq!(take_all(&descriptor).unwrap(), 100);
+        other.finish();
+    });
+}
+
+#[test]
+fn a_program_that_dies_of_broken_pipes_does_not_die_of_importers() {
+    in_child("system::a_program_that_dies_of_broken_pipes_does_not_die_of_importers", &[], || {
+        // As in every C program; Rust's own ignore the signal.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let (descriptor, _) = Nothing::offer(100);
+        let ask = question(&descriptor);
+        for _ in 0..200 {
+            // Gone before the answer.
+            send(raw_connect(&descriptor), &ask, SendFlags::NOSIGNAL).unwrap();
+        }
+        assert_eq!(take_all(&descriptor).unwrap(), 100);
+    });
+}
+
+#[test]
+fn descriptors_under_way_beyond_the_users_limit_are_waited_for() {
+    in_child("system::descriptors_under_way_beyond_the_users_limit_are_waited_for", &[], || {
+        if !is_root() {
+            println!("skipped: only root can become a user without other processes");
+            return;
+        }
+        assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(200), ..limit }).unwrap();
+        let (descriptor, _) = Nothing::offer(64);
+        // Importers that ask for a batch of 64 each and do not take it: it stays under way.
+        let (ask, next) = (question(&descriptor), message(3, &[0; 8]));
+        let lazy: Vec<_> = (0..4)
+            .map(|_| {
+                let fd = raw_connect(&descriptor);
+                send(&fd, &ask, SendFlags::NOSIGNAL).unwrap();
+                assert!(recv(&fd, &mut [0; 100], RecvFlags::empty()).unwrap().1 > 16);
+                send(&fd, &next, SendFlags::NOSIGNAL).unwrap();
+                fd
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(200));
+        let (one, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let fds = [std::os::fd::AsFd::as_fd(&one)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        beside.push(SendAncillaryMessage::ScmRights(&fds));
+        let refused = sendmsg(&one, &[std::io::IoSlice::new(b"x")], &mut beside, SendFlags::NOSIGNAL);
+        assert_eq!(refused.unwrap_err(), rustix::io::Errno::TOOMANYREFS, "the limit is not reached");
+        let importer = std::thread::spawn(move || take_all(&descriptor));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!importer.is_finished());
+        drop(lazy);
+        assert_eq!(importer.join().unwrap().unwrap(), 64);
+    });
+}
+
+#[test]
+fn names_of_services_cannot_be_guessed() {
+    let (descriptor, ticket) = Nothing::offer(1);
+    let (_, again) = Nothing::offer(1);
+    assert_eq!(ticket.service, again.service, "one service for the process");
+    assert_ne!(ticket.key, again.key);
+    assert_eq!(ticket.service.get_version_num(), 4);
+    assert_eq!(ticket.key.0.get_version_num(), 4);
+    assert!(!format!("{ticket:?} {descriptor:?}").contains(&ticket.key.0.simple().to_string()));
+    assert!(!format!("{ticket:?} {descriptor:?}").contains(&ticket.key.0.to_string()));
+    // A name is taken once: nobody can listen at a service's.
+    let address = SocketAddrUnix::new_abstract_name(format!("forebay-{}", ticket.service.simple()).as_bytes()).unwrap();
+    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let error = std::io::Error::from(bind(&fd, &address).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+}
