@@ -2,10 +2,10 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of two halves that fit ten minutes each (part1, part2)
+#   tests/gpu/run.sh part1            one of three parts that fit ten minutes each (part1, part2, part3)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
-# Needs nvcc, a C compiler and a Python with PyTorch, CuPy and NumPy. Each step's output goes to the screen and, where
+# Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
 # OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed`.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,6 +19,7 @@ PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
 PART2=(replay memcheck sabotage stress pairs frameworks)
+PART3=(resources python interchange resource_costs cuda_core)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -119,15 +120,34 @@ step_pairs() {
 }
 step_frameworks() { figures "benches/gpu/frameworks.py" 200 python3 benches/gpu/frameworks.py --json; }
 
+step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
+
+step_python() {
+  local name
+  run "tests of the Python package" 300 env PYTHONPATH="$PWD/python" \
+    python3 -X faulthandler -m unittest discover -s tests/python -t tests/python
+  for name in buffers share grow; do
+    run "examples/python/$name.py" 90 env PYTHONPATH="$PWD/python" python3 "examples/python/$name.py"
+  done
+}
+step_interchange() { run "tests/gpu/interchange.py" 180 python3 tests/gpu/interchange.py; }
+
+step_resource_costs() {
+  cuda_program benches/gpu/resources.cu
+  figures "benches/gpu/resources" 120 "$WORK/resources" --json
+}
+step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cuda_core.py --json; }
+
 # ---- which of them --------------------------------------------------------------------------------------------------
 
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}"; exit 0 ;;
+    part3) steps+=("${PART3[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac
