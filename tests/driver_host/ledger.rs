@@ -1,0 +1,38 @@
+//! The ledger: what calls would have cost.
+
+use forebay::driver::Driver;
+use forebay::driver::host::Clock;
+use forebay::units::StreamHandle;
+
+use crate::{DEVICE, GRANULE, driver};
+
+#[test]
+fn the_ledger_prices_each_handle() {
+    let driver = driver(Clock::Immediate);
+    let spent = |work: &dyn Fn()| {
+        let before = driver.ledger().unwrap();
+        work();
+        let after = driver.ledger().unwrap();
+        (after.calls - before.calls, after.nanoseconds - before.nanoseconds)
+    };
+    let at = driver.reserve(DEVICE, 4 * GRANULE).unwrap();
+    let map = || {
+        for place in 0..4 {
+            let physical = driver.create(DEVICE, GRANULE).unwrap();
+            driver.map(DEVICE, at.plus(place * GRANULE), GRANULE, physical).unwrap();
+            driver.release(DEVICE, physical).unwrap();
+        }
+    };
+    assert_eq!(spent(&map), (12, 4 * (10_500 + 1_000 + 12_500)));
+    assert_eq!(spent(&|| driver.grant(DEVICE, at, 4 * GRANULE).unwrap()), (1, 4 * 25_000));
+    assert_eq!(spent(&|| driver.unmap(DEVICE, at, 4 * GRANULE).unwrap()), (1, 4 * 17_000));
+    let event = driver.event_create(DEVICE).unwrap();
+    let events = || {
+        driver.event_record(DEVICE, event, StreamHandle::LEGACY).unwrap();
+        driver.event_passed(DEVICE, event).unwrap();
+        driver.stream_wait(DEVICE, StreamHandle::LEGACY, event).unwrap();
+    };
+    assert_eq!(spent(&events), (3, 170 + 130 + 110));
+    assert_eq!(spent(&|| driver.event_record_all(DEVICE, event).unwrap()), (1, 170));
+    assert_eq!(spent(&|| assert!(driver.create(DEVICE, 1).is_err())), (1, 0), "a refused call is counted, not priced");
+}
