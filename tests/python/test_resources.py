@@ -172,6 +172,21 @@ class Attributes(Case):
             forebay._MemPoolAttributes()
 
 
+class Peers(Case):
+    def test_own_and_unknown(self):
+        resource = forebay.DeviceMemoryResource(0, {})
+        self.assertEqual(resource.peer_access(0), "rw")
+        for access in ("x", 1, True):
+            with self.subTest(access=access), self.refused(ValueError, "access"):
+                resource.set_peer_access(0, access)
+        for call in (lambda: resource.peer_access(1 << 20), lambda: resource.set_peer_access(1 << 20, "rw")):
+            with self.refused(ValueError):
+                call()
+        with self.refused(ValueError):
+            resource.set_peer_access(0, None)
+        self.assertEqual(resource.peer_access(0), "rw")
+
+
 class Virtual(Case):
     def test_grows_in_place_and_keeps_its_bytes(self):
         resource = forebay.VirtualMemoryResource(0)
