@@ -3,8 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
 
-use super::DriverPool;
+use super::{DriverPool, Shared};
 use crate::driver::{Access, Driver, Place, PoolHandle, PoolOptions};
 use crate::resource::memory_resource::{Kind, MemoryResource, check_device};
 use crate::resource::own_pool::OwnPool;
@@ -149,13 +150,13 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         ipc: owned && new.share,
         mapped: false,
         closed: RwLock::new(false),
-        shared: Mutex::default(),
+        shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(Uuid::new_v4) }),
     })
 }
 
 impl DriverPool {
     /// A pool of host memory serves the device it was made for, also where the driver does not begin with that.
-    fn let_in(&self, device: DeviceId) -> Result<()> {
+    pub(super) fn let_in(&self, device: DeviceId) -> Result<()> {
         self.open(|pool| {
             if self.driver.pool_access(device, pool, Place::Device(device))? == Access::ReadWrite {
                 return Ok(());

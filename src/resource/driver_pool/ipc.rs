@@ -15,7 +15,7 @@ use crate::resource::{Error, Result};
 use crate::units::Address;
 
 /// Mapped pools of this process, by the uuid of the pool.
-static MAPPED: Registry<DriverPool> = Registry::new();
+pub(super) static MAPPED: Registry<DriverPool> = Registry::new();
 
 impl DriverPool {
     /// The pool's descriptor and its name among processes. The resource owns the descriptor and closes it when it
@@ -32,7 +32,7 @@ impl DriverPool {
             Some(fd) => fd,
             None => self.open(|pool| self.driver.pool_export_fd(self.device, pool))?,
         };
-        let uuid = *shared.uuid.get_or_insert_with(Uuid::new_v4);
+        let uuid = shared.uuid.ok_or_else(|| self.not_shared())?;
         let fd: &OwnedFd = shared.fd.insert(fd);
         Ok(take(fd.as_fd(), uuid))
     }
@@ -43,8 +43,7 @@ impl DriverPool {
             return Err(self.not_shared());
         }
         let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
-        let uuid = *self.shared.lock().uuid.get_or_insert_with(Uuid::new_v4);
-        Ok((blob, Some(uuid)))
+        Ok((blob, self.shared.lock().uuid))
     }
 
     /// The block that the pool's own process named.
@@ -104,6 +103,9 @@ pub fn from_allocation_handle(
         closed: RwLock::new(false),
         shared: Mutex::new(Shared { fd: None, uuid }),
     });
+    if kind == Kind::Pinned {
+        pool.let_in(device)?;
+    }
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),

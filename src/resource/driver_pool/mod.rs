@@ -38,12 +38,12 @@ pub struct DriverPool {
     shared: Mutex<Shared>,
 }
 
-/// What sharing the pool has made.
+/// What sharing the pool takes.
 #[derive(Debug, Default)]
 struct Shared {
     /// The pool's descriptor, made when first asked for.
     fd: Option<OwnedFd>,
-    /// The pool's name among processes.
+    /// The pool's name among processes, where it is shared.
     uuid: Option<Uuid>,
 }
 
@@ -135,7 +135,12 @@ impl MemoryResource for DriverPool {
         }
         self.driver.pool_destroy(self.device, self.handle)?;
         *closed = true;
-        self.shared.lock().fd = None;
+        let mut shared = self.shared.lock();
+        shared.fd = None;
+        if let Some(uuid) = shared.uuid.filter(|_| self.mapped) {
+            // Nobody is to find a closed pool.
+            ipc::MAPPED.remove(uuid, self);
+        }
         Ok(())
     }
 
