@@ -81,10 +81,29 @@ impl Info {
     }
 }
 
+/// Who can use memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The device that it belongs to; `None` for memory of the host.
+    pub device: Option<DeviceId>,
+    /// Whether kernels can use it.
+    pub by_device: bool,
+    /// Whether the host can use it.
+    pub by_host: bool,
+    /// Whether it is managed memory.
+    pub managed: bool,
+}
+
 /// A source of memory. Any thread may call anything.
 pub trait MemoryResource: Send + Sync + Debug {
     /// What is known of it.
     fn info(&self) -> Info;
+
+    /// Who can use its memory, as [`MemoryResource::info`] says; asked for every buffer.
+    fn reach(&self) -> Reach {
+        let Info { device_id, is_device_accessible, is_host_accessible, is_managed, .. } = self.info();
+        Reach { device: device_id, by_device: is_device_accessible, by_host: is_host_accessible, managed: is_managed }
+    }
 
     /// The driver that its memory comes from.
     fn driver(&self) -> &Arc<dyn Driver>;

@@ -12,8 +12,9 @@ use dlpark::ffi::{
 };
 
 use super::memory::{Hold, Memory};
-use super::{Buffer, Facts, Owner, Reach};
+use super::{Buffer, Facts, Owner};
 use crate::driver::Driver;
+use crate::resource::memory_resource::Reach;
 use crate::resource::sharing::Path;
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -190,7 +191,7 @@ impl Buffer {
         let deleter = Deleter(tensor);
         let owner = Owner::new(move || deleter.call());
         let facts = Facts { at, bytes, reach, path: Path::None };
-        Ok(Self::new(driver, reach.device.unwrap_or_default(), None, Hold::Owner(Some(owner)), stream, facts))
+        Ok(Self::elsewhere(driver, reach.device.unwrap_or_default(), None, Hold::Owner(Some(owner)), stream, facts))
     }
 }
 

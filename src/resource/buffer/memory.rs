@@ -35,17 +35,22 @@ pub(super) enum Hold {
     /// Taken when told.
     Owner(Option<Owner>),
     /// Another process's physical memory.
-    Imported(Imported),
+    Imported(Imported, Home),
     /// Another process's plain allocation, opened at this address.
-    Opened(Address),
+    Opened(Address, Home),
     Nobody,
+}
+
+/// Whose streams are waited for before memory is taken away.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub driver: Arc<dyn Driver>,
+    pub context: DeviceId,
 }
 
 /// Memory that is live.
 #[derive(Debug)]
 pub(super) struct Memory {
-    driver: Arc<dyn Driver>,
-    context: DeviceId,
     pub at: Address,
     pub bytes: u64,
     hold: Hold,
@@ -54,16 +59,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new(
-        driver: &Arc<dyn Driver>,
-        context: DeviceId,
-        at: Address,
-        bytes: u64,
-        hold: Hold,
-        stream: StreamHandle,
-    ) -> Self {
-        let stream = AtomicU64::new(stream.0);
-        Self { driver: Arc::clone(driver), context, at, bytes, hold, stream, ended: false }
+    pub fn new(at: Address, bytes: u64, hold: Hold, stream: StreamHandle) -> Self {
+        Self { at, bytes, hold, stream: AtomicU64::new(stream.0), ended: false }
     }
 
     pub fn stream(&self) -> StreamHandle {
@@ -94,14 +91,14 @@ impl Memory {
         let stream = self.stream();
         match &self.hold {
             Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, stream)?,
-            Hold::Imported(imported) => {
+            Hold::Imported(imported, home) => {
                 // Unmapping takes the memory away from what is queued.
-                self.driver.stream_synchronize(self.context, stream)?;
+                home.driver.stream_synchronize(home.context, stream)?;
                 imported.close()?;
             }
-            Hold::Opened(base) => {
-                self.driver.stream_synchronize(self.context, stream)?;
-                self.driver.ipc_close(self.context, *base)?;
+            Hold::Opened(base, home) => {
+                home.driver.stream_synchronize(home.context, stream)?;
+                home.driver.ipc_close(home.context, *base)?;
             }
             Hold::Owner(_) | Hold::Nobody => {}
         }
