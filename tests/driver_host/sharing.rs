@@ -209,7 +209,9 @@ fn blobs_of_another_purpose_and_garbage_are_refused() {
     assert_eq!(byte(block), 4, "freed here only");
     driver.pool_free(DEVICE, block, LEGACY).unwrap();
     invalid(driver.pool_import_pointer(DEVICE, imported, &pointer), "nothing is shared");
-    [pool, other, imported, elsewhere].map(|pool| driver.pool_destroy(DEVICE, pool).unwrap());
+    for pool in [pool, other, imported, elsewhere] {
+        driver.pool_destroy(DEVICE, pool).unwrap();
+    }
     driver.free(DEVICE, plain).unwrap();
     assert_eq!(driver.usage(), before);
 }
