@@ -119,6 +119,7 @@ fn memory_outlives_the_process_that_made_it() {
 
 #[test]
 #[ignore = "run as a child"]
+#[expect(clippy::zombie_processes, reason = "the child must outlive this process")]
 fn child_exports_and_dies() {
     let (driver, physical, _) = shared(Place::Device(DEVICE), Share::Fd);
     let fd = driver.export_fd(DEVICE, physical).unwrap();

@@ -105,7 +105,7 @@ pub(super) fn a_pointer_is_known_for_what_it_is(driver: &dyn Driver) {
     let found = look(pinned);
     assert_eq!((found.kind, found.legacy_ipc), (PointerKind::Host, false));
     ok("host_free", driver.host_free(DEVICE, pinned));
-    let local = vec![0u8; 100];
+    let local = [0u8; 100];
     assert_eq!(look(Address(local.as_ptr() as u64)).kind, PointerKind::Unknown, "memory of the program");
     if let Some(granule) = granule(driver) {
         let chunk = Chunk::new(driver, granule);
