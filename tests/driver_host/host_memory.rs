@@ -82,6 +82,7 @@ fn what_is_not_the_programs_memory_cannot_be_registered() {
     invalid(register(Address(0), 4096), "no range");
     invalid(register(byte, 0), "no range");
     invalid(register(Address(u64::MAX), 4096), "no range");
+    invalid(register(Address(u64::MAX - 10), 5), "not all mapped");
     invalid(register(Address(1 << 46), 4096), "not all mapped");
     invalid(register(plain, 4096), "driver's own");
     invalid(register(mapped, 4096), "driver's own");
@@ -118,7 +119,7 @@ fn pointers_are_known_for_what_they_are() {
     assert_eq!(look(pinned.plus(1)), info(PointerKind::Host, None, pinned, 4096));
     let managed = driver.managed_allocate(DEVICE, 4096).unwrap();
     assert_eq!(look(managed), info(PointerKind::Managed, None, managed, 4096));
-    let pages = vec![0u8; 100];
+    let pages = [0u8; 100];
     let ours = Address(pages.as_ptr() as u64);
     let unknown = PointerInfo { kind: PointerKind::Unknown, device: None, range: None, legacy_ipc: false };
     assert_eq!(look(ours), unknown);

@@ -1,10 +1,10 @@
 //! The ledger: what calls would have cost.
 
-use forebay::driver::Driver;
 use forebay::driver::host::Clock;
+use forebay::driver::{Driver, HostFlags, HostMemory, PhysicalOptions, Place, Pools, Share, VirtualMemory};
 use forebay::units::StreamHandle;
 
-use crate::{DEVICE, GRANULE, driver};
+use crate::{DEVICE, GRANULE, LEGACY, MIB, driver};
 
 #[test]
 fn the_ledger_prices_each_handle() {
@@ -35,4 +35,31 @@ fn the_ledger_prices_each_handle() {
     assert_eq!(spent(&events), (3, 170 + 130 + 110));
     assert_eq!(spent(&|| driver.event_record_all(DEVICE, event).unwrap()), (1, 170));
     assert_eq!(spent(&|| assert!(driver.create(DEVICE, 1).is_err())), (1, 0), "a refused call is counted, not priced");
+}
+
+#[test]
+fn memory_of_the_host_and_of_pools_has_its_price() {
+    let driver = driver(Clock::Immediate);
+    let spent = |work: &dyn Fn()| {
+        let before = driver.ledger().unwrap().nanoseconds;
+        work();
+        driver.ledger().unwrap().nanoseconds - before
+    };
+    let pair = || {
+        let at = driver.host_allocate(DEVICE, MIB, HostFlags::default()).unwrap();
+        driver.host_free(DEVICE, at).unwrap();
+    };
+    assert_eq!(spent(&pair), 618_000 + 314_000);
+    let options = PhysicalOptions { place: Place::HostNuma(0), share: Share::None, rdma: false };
+    let create = || {
+        let physical = driver.create_with(DEVICE, 1024 * MIB, &options).unwrap();
+        driver.release(DEVICE, physical).unwrap();
+    };
+    assert!((297_000_000..300_000_000).contains(&spent(&create)));
+    let pool = driver.pool_default(DEVICE, Some(Place::Device(DEVICE)), false).unwrap();
+    let pair = || {
+        let at = driver.pool_allocate(DEVICE, pool, MIB, LEGACY).unwrap();
+        driver.pool_free(DEVICE, at, LEGACY).unwrap();
+    };
+    assert_eq!((spent(&pair), spent(&pair)), (6_400, 800), "the first one makes the pool grow");
 }

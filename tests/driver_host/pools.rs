@@ -121,6 +121,8 @@ fn limits_hold_and_what_is_being_freed_is_waited_for() {
     driver.pool_free(DEVICE, first, stream).unwrap();
     let second = allocate(pool, 4 * MIB).unwrap();
     assert_eq!(driver.usage().pool_allocations, 1);
+    let huge = driver.pool_create(DEVICE, &PoolOptions { max_size: u64::MAX, ..PLAIN }).unwrap();
+    refused(allocate(huge, 61 * MIB), ErrorKind::OutOfMemory, "device 0 has");
     let roomy = driver.pool_create(DEVICE, &PLAIN).unwrap();
     let before = driver.usage();
     refused(allocate(roomy, 61 * MIB), ErrorKind::OutOfMemory, "device 0 has 60.00 MiB free");

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use forebay::driver::host::{HostDriver, HostOptions};
@@ -16,6 +16,7 @@ use forebay::units::Address;
 use crate::{DEVICE, GRANULE, LEGACY, MIB, PEER, byte, invalid, put};
 
 const BLOB: &str = "FOREBAY_TEST_BLOB";
+const PARENT: &str = "FOREBAY_TEST_PARENT";
 const DONE: &str = "the child is done";
 
 fn driver() -> HostDriver {
@@ -118,18 +119,20 @@ fn memory_outlives_the_process_that_made_it() {
 
 #[test]
 #[ignore = "run as a child"]
+#[expect(clippy::zombie_processes, reason = "the child must outlive this process")]
 fn child_exports_and_dies() {
     let (driver, physical, _) = shared(Place::Device(DEVICE), Share::Fd);
     let fd = driver.export_fd(DEVICE, physical).unwrap();
     // It inherits standard output, so whoever reads that waits for it.
-    child("child_imports_after_its_parent").stdin(fd).spawn().unwrap();
+    let mut importer = child("child_imports_after_its_parent");
+    importer.stdin(fd).env(PARENT, std::process::id().to_string()).spawn().unwrap();
 }
 
 #[test]
 #[ignore = "run as a child"]
 fn child_imports_after_its_parent() {
-    let parent = std::os::unix::process::parent_id();
-    while std::os::unix::process::parent_id() == parent {
+    let parent = std::env::var(PARENT).unwrap();
+    while std::os::unix::process::parent_id().to_string() == parent {
         std::thread::sleep(Duration::from_millis(5));
     }
     let driver = driver();
@@ -213,6 +216,7 @@ fn child_imports_a_pool() {
 /// A process that keeps a plain allocation of 8 KiB, full of fives, until this is dropped.
 pub struct Holder {
     process: Child,
+    output: BufReader<ChildStdout>,
     pub blob: Blob,
 }
 
@@ -220,15 +224,20 @@ impl Holder {
     pub fn start() -> Self {
         let mut command = child("child_holds_a_plain_allocation");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(|line| line.unwrap());
-        let text = lines.filter_map(|line| line.split_once("blob:").map(|(_, text)| text.to_owned())).next().unwrap();
-        Self { process, blob: from_hex(&text) }
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("blob:") {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the child ended without a blob");
+        }
+        Self { process, output, blob: from_hex(&line["blob:".len()..]) }
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
+        let _ = self.output.read_to_end(&mut Vec::new());
         let _ = self.process.wait();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{
@@ -22,13 +23,11 @@ fn closes_on_exec(fd: BorrowedFd<'_>) -> bool {
 /// How many descriptors this process has open on memory of host drivers: other tests may have others meanwhile, so
 /// only those at `inode` count.
 fn open_on(inode: u64) -> usize {
-    use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     entries.filter(|entry| std::fs::metadata(entry.path()).is_ok_and(|found| found.ino() == inode)).count()
 }
 
 fn inode(fd: &OwnedFd) -> u64 {
-    use std::os::unix::fs::MetadataExt;
     File::from(fd.try_clone().unwrap()).metadata().unwrap().ino()
 }
 
@@ -121,7 +120,7 @@ fn memory_that_was_not_made_for_it_cannot_leave() {
     invalid(driver.pool_export_fd(DEVICE, default), "not created to be shared");
 }
 
-/// A memfd of `bytes`, sealed or not, with `content` at its beginning.
+/// A memfd of `bytes`, all holes.
 fn memfd(bytes: u64, seals: i32) -> OwnedFd {
     // SAFETY: a new descriptor that nobody else has.
     let fd = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"forebay-host".as_ptr(), libc::MFD_ALLOW_SEALING)) };
@@ -142,6 +141,12 @@ fn a_descriptor_of_anything_else_is_refused() {
     let own = File::open(std::env::current_exe().unwrap()).unwrap();
     let null = File::options().read(true).write(true).open("/dev/null").unwrap();
     let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    // All that ours have, but for the seals; and ours, but not to be written.
+    let ours = File::from(driver.export_fd(DEVICE, physical).unwrap());
+    let (mut header, forged) = ([0; 4096], memfd(1 << 60, 0));
+    ours.read_exact_at(&mut header, 1 << 59).unwrap();
+    File::from(forged.try_clone().unwrap()).write_all_at(&header, 1 << 59).unwrap();
+    let readable = File::open(format!("/proc/self/fd/{}", ours.as_raw_fd())).unwrap();
     for (what, fd) in [
         ("a pipe", OwnedFd::from(pipe)),
         ("an ordinary file", own.into()),
@@ -149,7 +154,8 @@ fn a_descriptor_of_anything_else_is_refused() {
         ("a socket", socket.into()),
         ("a short memfd", memfd(4096, sealed)),
         ("a long memfd without a header", memfd(1 << 60, sealed)),
-        ("a memfd that can be truncated", memfd(1 << 60, 0)),
+        ("a memfd that can be truncated", forged),
+        ("a handle opened for reading", readable.into()),
     ] {
         for error in [
             driver.import_fd(DEVICE, fd.as_fd()).expect_err(what),
@@ -209,7 +215,9 @@ fn blobs_of_another_purpose_and_garbage_are_refused() {
     assert_eq!(byte(block), 4, "freed here only");
     driver.pool_free(DEVICE, block, LEGACY).unwrap();
     invalid(driver.pool_import_pointer(DEVICE, imported, &pointer), "nothing is shared");
-    [pool, other, imported, elsewhere].map(|pool| driver.pool_destroy(DEVICE, pool).unwrap());
+    for pool in [pool, other, imported, elsewhere] {
+        driver.pool_destroy(DEVICE, pool).unwrap();
+    }
     driver.free(DEVICE, plain).unwrap();
     assert_eq!(driver.usage(), before);
 }
