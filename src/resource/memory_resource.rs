@@ -9,7 +9,7 @@ use super::driver_pool::DriverPool;
 use super::own_pool::OwnPool;
 use super::virtual_memory::VirtualResource;
 use super::{Error, Result};
-use crate::driver::{Access, Driver, Place, PoolAttribute};
+use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// What kind of resource.
@@ -128,6 +128,16 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
 
+    /// Takes memory back behind everything that the device has now, whoever queued it. Names no stream, so none has to be
+    /// alive. The null address is fine.
+    ///
+    /// # Errors
+    /// As [`MemoryResource::deallocate`]; [`Error::Capturing`] while a stream of the device is being captured.
+    fn deallocate_behind_everything(&self, at: Address, bytes: u64) -> Result<()> {
+        hold_back_default_stream(self.driver().as_ref(), self.context())?;
+        self.deallocate(at, bytes, StreamHandle::LEGACY)
+    }
+
     /// Ends it: nothing can be allocated any more; what is live can still be given back. Twice is harmless.
     ///
     /// # Errors
@@ -193,6 +203,22 @@ pub trait MemoryResource: Send + Sync + Debug {
 
 fn no_pool(kind: Kind, attribute: PoolAttribute) -> Error {
     Error::Unsupported(format!("a {kind:?} resource has no pool, and so no attribute {attribute:?}").into())
+}
+
+/// Orders the default stream behind everything that the device has now.
+fn hold_back_default_stream(driver: &dyn Driver, device: DeviceId) -> Result<()> {
+    let event = driver.event_create(device)?;
+    let held = driver
+        .event_record_all(device, event)
+        .and_then(|()| driver.stream_wait(device, StreamHandle::LEGACY, event))
+        .or_else(|error| match error.kind {
+            ErrorKind::Unsupported => driver.synchronize(device),
+            _ => Err(error),
+        });
+    if let Err(error) = driver.event_destroy(device, event) {
+        tracing::warn!(%device, %error, "an event stays behind");
+    }
+    Ok(held?)
 }
 
 /// The device of that ordinal.

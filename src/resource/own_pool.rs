@@ -114,6 +114,10 @@ impl MemoryResource for OwnPool {
         self.pool.free(at, stream)
     }
 
+    fn deallocate_behind_everything(&self, at: Address, _bytes: u64) -> Result<()> {
+        self.pool.free_behind_everything(at)
+    }
+
     fn close(&self) -> Result<()> {
         // The pool itself ends with its last holder: live blocks are given back to it until then.
         self.closed.store(self.owned, Ordering::Release);

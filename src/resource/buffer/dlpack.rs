@@ -66,6 +66,7 @@ pub fn export_legacy(buffer: &Buffer) -> Result<*mut DLManagedTensor> {
 
 fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Result<*mut Lent<T>> {
     let memory = buffer.open()?;
+    memory.lend();
     let (at, bytes) = (memory.at, memory.bytes);
     let mut lent = Box::<Lent<T>>::new_uninit();
     let place = lent.as_mut_ptr();

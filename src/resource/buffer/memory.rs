@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::driver::{Driver, process};
 use crate::resource::Result;
@@ -48,6 +48,18 @@ pub(super) struct Home {
     pub context: DeviceId,
 }
 
+impl Home {
+    /// Unmapping takes the memory away from what is queued.
+    fn wait(&self, stream: StreamHandle, lent: bool) -> Result<()> {
+        if lent {
+            self.driver.synchronize(self.context)?;
+        } else {
+            self.driver.stream_synchronize(self.context, stream)?;
+        }
+        Ok(())
+    }
+}
+
 /// Memory that is live.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -55,12 +67,14 @@ pub(super) struct Memory {
     pub bytes: u64,
     hold: Hold,
     stream: AtomicU64,
+    /// Tensors were made of it: nobody says which streams used them, nor whether its own is still alive at the end.
+    lent: AtomicBool,
     ended: bool,
 }
 
 impl Memory {
     pub fn new(at: Address, bytes: u64, hold: Hold, stream: StreamHandle) -> Self {
-        Self { at, bytes, hold, stream: AtomicU64::new(stream.0), ended: false }
+        Self { at, bytes, hold, stream: AtomicU64::new(stream.0), lent: AtomicBool::new(false), ended: false }
     }
 
     pub fn stream(&self) -> StreamHandle {
@@ -69,6 +83,10 @@ impl Memory {
 
     pub fn set_stream(&self, stream: StreamHandle) {
         self.stream.store(stream.0, Ordering::Relaxed);
+    }
+
+    pub fn lend(&self) {
+        self.lent.store(true, Ordering::Relaxed);
     }
 
     pub fn moved(&mut self, at: Address, bytes: u64) {
@@ -88,16 +106,16 @@ impl Memory {
 
     fn give_back(&mut self) -> Result<()> {
         self.ended = true;
-        let stream = self.stream();
+        let lent = *self.lent.get_mut();
         match &self.hold {
-            Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, stream)?,
+            Hold::Resource(resource) if lent => resource.deallocate_behind_everything(self.at, self.bytes)?,
+            Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, self.stream())?,
             Hold::Imported(imported, home) => {
-                // Unmapping takes the memory away from what is queued.
-                home.driver.stream_synchronize(home.context, stream)?;
+                home.wait(self.stream(), lent)?;
                 imported.close()?;
             }
             Hold::Opened(base, home) => {
-                home.driver.stream_synchronize(home.context, stream)?;
+                home.wait(self.stream(), lent)?;
                 home.driver.ipc_close(home.context, *base)?;
             }
             Hold::Owner(_) | Hold::Nobody => {}

@@ -185,7 +185,9 @@ impl Buffer {
     }
 
     /// Gives the memory back in the order of `stream`; of the allocation's stream where none is named. Twice is
-    /// harmless. While tensors made of the buffer are alive the memory stays, and goes back with the last of them.
+    /// harmless. While tensors made of the buffer are alive the memory stays, and goes back with the last of them. Memory
+    /// of which tensors were made goes back behind everything that the device has then, and no stream is touched: nobody
+    /// says which streams used them.
     ///
     /// # Errors
     /// The resource's. The buffer is then still open.

@@ -27,21 +27,23 @@ impl DriverPool {
         if !self.ipc || self.mapped {
             return Err(self.not_shared());
         }
-        let mut shared = self.shared.lock();
-        let fd = match shared.fd.take() {
-            Some(fd) => fd,
-            None => self.open(|pool| self.driver.pool_export_fd(self.device, pool))?,
-        };
-        let uuid = shared.uuid.ok_or_else(|| self.not_shared())?;
-        let fd: &OwnedFd = shared.fd.insert(fd);
-        Ok(take(fd.as_fd(), uuid))
+        // In this order, as `close` has it.
+        self.open(|pool| {
+            let mut shared = self.shared.lock();
+            let fd = match shared.fd.take() {
+                Some(fd) => fd,
+                None => self.driver.pool_export_fd(self.device, pool)?,
+            };
+            let uuid = shared.uuid.unwrap_or_default();
+            let fd: &OwnedFd = shared.fd.insert(fd);
+            Ok(take(fd.as_fd(), uuid))
+        })
     }
 
     /// Names a live block for another process that has mapped this pool.
     pub(in crate::resource) fn export_pointer(&self, at: Address) -> Result<(Blob, Option<Uuid>)> {
-        if !self.ipc {
-            return Err(self.not_shared());
-        }
+        // CUDA names pointers only of pools that were exported.
+        self.allocation_handle(|_, _| ())?;
         let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
         Ok((blob, self.shared.lock().uuid))
     }
