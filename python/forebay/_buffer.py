@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_void_p
-from typing import Any, Callable, Optional, cast
+from typing import Any, Optional, cast
 
 from . import _dlpack, _interface, _ipc, _library
 from . import _release as releases
@@ -11,6 +11,7 @@ from . import _structs as s
 from ._arguments import as_pointer, as_size
 from ._errors import ClosedError, Status, check, failure
 from ._exchange import Exchange
+from ._hot import BufferBase, connect
 from ._resources._base import MemoryResource
 from ._stream import resolve
 from .typing import DevicePointerType, StreamLike
@@ -18,11 +19,6 @@ from .typing import DevicePointerType, StreamLike
 _close = _library.forebay_buffer_close
 _close_on = _library.forebay_buffer_close_on
 _get_info = _library.forebay_buffer_get_info
-_new = object.__new__
-
-# What makes the streams of live buffers live, by the library's handle of the buffer. Not an attribute of the buffer: when
-# both are garbage in one cycle the stream could end before the buffer, and freeing on a stream that is gone is a crash.
-_streams: dict[int, object] = {}
 
 
 class _Special:
@@ -39,7 +35,7 @@ class _Special:
         self.owner, self.release, self.descriptor = owner, release, descriptor
 
 
-class Buffer(Exchange):
+class Buffer(Exchange, BufferBase):
     """Memory that a resource gave, that another process shares, or that somebody else owns (document 001).
 
     Buffers are made by a resource's ``allocate`` and by the ``from_*`` functions here. A buffer is closed by :meth:`close`,
@@ -49,35 +45,13 @@ class Buffer(Exchange):
     Two buffers are equal when they are the same bytes: same address, same size.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_info", "_resource", "_special")
+    __slots__ = ("__weakref__",)
 
-    _handle: int
-    _resource: Optional[MemoryResource]
     _info: Optional[s.BufferInfo]
     _special: Optional[_Special]
 
     def __new__(cls, *_: object, **__: object) -> Buffer:
         raise RuntimeError("a Buffer is made by a resource's allocate, Buffer.from_handle, from_dlpack or from_ipc_descriptor")
-
-    @classmethod
-    def _of(cls, handle: Optional[int], resource: Optional[MemoryResource], keep: object) -> Buffer:
-        """Takes the library's object over. `keep` is what makes the buffer's stream live."""
-        self = _new(cls)
-        self._handle, self._resource = handle or 0, resource
-        self._info = self._special = None
-        if keep is not None:
-            _streams[self._handle] = keep
-        return self
-
-    def __del__(
-        self,
-        _destroy: _library.Function = _library.forebay_buffer_destroy,
-        _forget: Callable[[int, object], object] = _streams.pop,
-    ) -> None:
-        # Names as defaults: at interpreter exit this module's may be gone already.
-        kept = _forget(self._handle, None)
-        _destroy(self._handle)
-        del kept
 
     # ---- making one
 
@@ -222,30 +196,12 @@ class Buffer(Exchange):
 
     # ---- its end
 
-    def close(self, stream: StreamLike = None) -> None:
-        """Gives the memory back (document 001). Twice is harmless.
-
-        Parameters
-        ----------
-        stream : stream, optional
-            In whose order; None: that of the allocation, or of the import.
-
-        Raises
-        ------
-        RuntimeError
-            If it cannot be closed there, as on a stream that is being captured; the buffer is then still open.
-        """
+    def _close_with(self, stream: StreamLike) -> None:
         special = self._special
         if special is not None and special.release is not None:
             self._close_python(special.release, stream)
-        elif stream is None:
-            status = _close(self._handle)
-            if status:
-                raise failure(status)
         else:
-            check(_close_on(self._handle, resolve(stream)[0]))
-        _streams.pop(self._handle, None)
-        self._info = self._resource = self._special = None
+            check(_close(self._handle) if stream is None else _close_on(self._handle, resolve(stream)[0]))
 
     def _close_python(self, entry: releases.Release, stream: StreamLike) -> None:
         kept, entry.inside_close = entry.stream, True
@@ -331,7 +287,9 @@ class Buffer(Exchange):
     def memory_resource(self) -> Optional[MemoryResource]:
         """The resource that the memory goes back to; None if there is none, or the buffer is closed."""
         info = self._look()
-        if self._resource is None and info.has_resource and not info.is_closed:
+        if info.is_closed:
+            return None
+        if self._resource is None and info.has_resource:
             out = c_void_p()
             check(_library.forebay_buffer_get_resource(self._handle, out))
             # Late, since that module needs this one.
@@ -439,3 +397,6 @@ def _as_buffer(buffer: Any, name: str) -> Buffer:
     if not isinstance(buffer, Buffer):
         raise TypeError(f"{name} is a {type(buffer).__name__}: it must be a Buffer")
     return buffer
+
+
+connect(Buffer)

@@ -170,7 +170,20 @@ pub unsafe extern "C" fn forebay_buffer_close(buffer: *mut ForebayBuffer) -> For
     })
 }
 
-/// The same in the order of `stream`.
+/// The same if it takes no driver call and no wait. For callers that hold a lock which others need meanwhile, such as an
+/// interpreter's. Any thread.
+///
+/// Returns 1 if the buffer is closed, or 0: nothing happened then, and `forebay_buffer_close` does it or says why not.
+///
+/// # Safety
+/// As `forebay_buffer_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_buffer_close_at_once(buffer: *mut ForebayBuffer) -> u32 {
+    // SAFETY: as the caller promises.
+    guard::result(|| Ok(unsafe { ForebayBuffer::get(buffer)? }.close_at_once())).unwrap_or(false).into()
+}
+
+/// Closes as `forebay_buffer_close` does, in the order of `stream`.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `stream` names a living stream.

@@ -182,7 +182,31 @@ pub unsafe extern "C" fn forebay_resource_allocate(
     })
 }
 
-/// The same as a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give NULL. Any thread.
+/// The same if it takes no driver call and no wait: mostly, what the stream freed last in a pool of Forebay's. For callers
+/// that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+///
+/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.
+///
+/// # Safety
+/// As `forebay_resource_allocate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_resource_allocate_at_once(
+    resource: *mut ForebayResource,
+    bytes: u64,
+    stream: *mut c_void,
+    out: *mut *mut ForebayBuffer,
+) -> u32 {
+    let done = guard::result(|| {
+        // SAFETY: as the caller promises.
+        let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
+        let buffer = Buffer::allocate_at_once(resource, bytes, handle(stream));
+        Ok(buffer.map(|buffer| out.write(ForebayBuffer::into_raw(buffer))).is_some())
+    });
+    done.unwrap_or(false).into()
+}
+
+/// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give
+/// NULL. Any thread.
 ///
 /// # Safety
 /// As `forebay_resource_allocate`.

@@ -128,6 +128,17 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
 
+    /// Allocates if that takes no driver call and no wait: never more than a short turn with a lock under which nobody waits
+    /// for the GPU or calls back. `None` changed nothing, and [`MemoryResource::allocate`] may well succeed.
+    fn allocate_at_once(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
+        None
+    }
+
+    /// Takes memory back under the same condition. `false` changed nothing.
+    fn deallocate_at_once(&self, _at: Address, _stream: StreamHandle) -> bool {
+        false
+    }
+
     /// Takes memory back behind everything that the device has now, whoever queued it. Names no stream, so none has to be
     /// alive. The null address is fine.
     ///

@@ -13,6 +13,7 @@ mod common;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod at_once;
 mod cupy;
 mod errors;
 mod limits;

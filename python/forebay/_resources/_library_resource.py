@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import uuid as _uuid
-from ctypes import byref, c_uint32, c_void_p
+from ctypes import byref, c_uint32
 from typing import Any, ClassVar, Optional
 
 from .. import _library
 from .. import _structs as s
-from .._arguments import MAX_SIZE, as_device, as_pointer, as_size
-from .._buffer import Buffer
-from .._errors import check, failure
+from .._arguments import as_device, as_pointer, as_size
+from .._errors import check
+from .._hot import ResourceBase
 from .._stream import resolve
 from ..typing import DevicePointerType, StreamLike, VirtualMemoryAccessType
 from ._base import MemoryResource
 from ._words import ACCESS, access_of, number_of
 
-_allocate = _library.forebay_resource_allocate
-_buffer = Buffer._of
 
-# Output cells that no call is using, each with the reference to it that is passed. A call takes one and puts it back: list
-# operations are atomic, so two threads never share one, and none has to be made for each allocation.
-_cells: list[tuple[c_void_p, Any]] = []
-
-
-def _new_cell() -> tuple[c_void_p, Any]:
-    cell = c_void_p()
-    return cell, byref(cell)
-
-
-class LibraryResource(MemoryResource):
+class LibraryResource(ResourceBase, MemoryResource):
     """A resource of the library. Not made directly: see the classes derived from it.
 
     The memory stays valid until each buffer is closed, whatever happens to the resource. Any thread may use it.
     """
 
-    __slots__ = ("_handle",)
-
-    _handle: Optional[int]
+    __slots__ = ("__weakref__",)
 
     #: The class for each kind of resource, for those that the library hands out.
     _classes: ClassVar[dict[int, type[LibraryResource]]] = {}
@@ -48,9 +34,7 @@ class LibraryResource(MemoryResource):
             cls._classes[kind] = cls
 
     def __new__(cls, *_: object, **__: object) -> Any:
-        self = super().__new__(cls)
-        self._handle = None  # for `__del__`, should the constructor raise
-        return self
+        return super().__new__(cls)
 
     @classmethod
     def _wrap(cls, handle: Optional[int]) -> LibraryResource:
@@ -64,46 +48,6 @@ class LibraryResource(MemoryResource):
 
     def _wrapped(self, info: s.ResourceInfo) -> None:
         """For attributes of a class that its constructor would have set."""
-
-    def __del__(self, _destroy: _library.Function = _library.forebay_resource_destroy) -> None:
-        if self._handle is not None:
-            _destroy(self._handle)
-
-    def allocate(self, size: int, stream: StreamLike = None) -> Buffer:
-        """Gives a buffer of `size` bytes, usable by work queued on `stream` from now on.
-
-        Parameters
-        ----------
-        size : int
-            Bytes. 0 gives a buffer without memory.
-        stream : stream, optional
-            In whose order the memory is given and, unless `Buffer.close` names another, taken back. None: the device's
-            default stream.
-
-        Raises
-        ------
-        MemoryError
-            If there is no memory, after everything that could be given back was.
-        TypeError
-            If `size` is no integer, or `stream` no stream.
-        ValueError
-            If `size` is negative.
-        RuntimeError
-            If the resource is closed, mapped from another process, or the stream is being captured.
-        """
-        if type(size) is not int or not 0 <= size <= MAX_SIZE:
-            size = as_size(size)
-        raw, keep = (None, None) if stream is None else resolve(stream)
-        try:
-            pair = _cells.pop()
-        except IndexError:
-            pair = _new_cell()
-        status = _allocate(self._handle, size, raw, pair[1])
-        handle = pair[0].value
-        _cells.append(pair)
-        if status:
-            raise failure(status)
-        return _buffer(handle, self, keep)
 
     def deallocate(self, ptr: DevicePointerType, size: int, stream: StreamLike = None) -> None:
         """Takes back memory that is no Buffer's, as `forebay_resource_allocate_pointer` of the C ABI gives it.

@@ -104,6 +104,13 @@ impl Memory {
         }
     }
 
+    /// Gives it back if that takes no wait, and says whether it did.
+    pub fn end_at_once(&mut self) -> bool {
+        let Hold::Resource(resource) = &self.hold else { return false };
+        self.ended = !*self.lent.get_mut() && resource.deallocate_at_once(self.at, self.stream());
+        self.ended
+    }
+
     fn give_back(&mut self) -> Result<()> {
         self.ended = true;
         let lent = *self.lent.get_mut();

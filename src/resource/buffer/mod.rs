@@ -78,6 +78,13 @@ impl Buffer {
         Ok(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
     }
 
+    /// Allocates if the resource can at once; see [`MemoryResource::allocate_at_once`].
+    #[must_use]
+    pub fn allocate_at_once(resource: &Arc<dyn MemoryResource>, bytes: u64, stream: StreamHandle) -> Option<Self> {
+        let at = resource.allocate_at_once(bytes, stream)?;
+        Some(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
+    }
+
     /// A buffer around memory that is there already. With a resource, closing gives it back through that; with an owner,
     /// closing lets go of the owner; with neither, closing does nothing.
     ///
@@ -203,6 +210,23 @@ impl Buffer {
             }),
             // A tensor has it too: its deleter ends the memory.
             Err(_shared) => Ok(()),
+        }
+    }
+
+    /// The same if the resource can at once; see [`MemoryResource::deallocate_at_once`]. Says whether the buffer is closed.
+    #[must_use]
+    pub fn close_at_once(&self) -> bool {
+        // A change of the buffer's size waits for a stream under this lock.
+        let Some(mut place) = self.memory.try_lock() else { return false };
+        match place.as_mut() {
+            None => true,
+            Some(memory) => {
+                let ended = Arc::get_mut(memory).is_some_and(Memory::end_at_once);
+                if ended {
+                    *place = None;
+                }
+                ended
+            }
         }
     }
 

@@ -1,0 +1,104 @@
+"""Which of two implementations makes the hot calls: the extension module ``_fast``, or ``_plain`` through ctypes.
+
+Both have one behaviour; the extension costs less. It is looked for inside the package and beside the library in use, and
+the variable ``FOREBAY_PYTHON_FAST`` set to 0 forbids it. Where it is absent nothing is said; where it is there and of no
+use, a warning is given.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import sysconfig
+import warnings
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _library
+from ._arguments import as_size
+from ._errors import failure
+from ._stream import Stream, resolve
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
+    from ._plain import BufferBase, ResourceBase
+
+#: What this package expects of the extension.
+ABI = 1
+_NAME = f"{__package__}._fast"
+
+
+def _find() -> Optional[str]:
+    if os.environ.get("FOREBAY_PYTHON_FAST") == "0":
+        return None
+    # It is built for the stable ABI as of 3.10, which interpreters without a lock do not have.
+    is_served = sys.implementation.name == "cpython" and sys.version_info >= (3, 10)
+    if not is_served or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_fast.abi3.so")
+    beside = os.path.join(os.path.dirname(_library.path), "libforebay_fast.so")
+    return next(filter(os.path.exists, (inside, beside)), None)
+
+
+def _load(file: str) -> Any:
+    """The extension, ready to be connected.
+
+    Raises
+    ------
+    ImportError
+        If it cannot be used with this package and its library.
+    """
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, file)
+    spec = importlib.util.spec_from_file_location(_NAME, file, loader=loader)
+    assert spec is not None  # it is None for no loader only
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    if module.ABI != ABI:
+        raise ImportError(f"its interface is number {module.ABI}, and this package's number {ABI}")
+    if module.is_connected():
+        raise ImportError("another copy of the package is using it")
+    try:
+        _addresses(module)
+    except _library.LibraryError as error:
+        raise ImportError(str(error)) from error
+    return module
+
+
+def _addresses(module: Any) -> list[int]:
+    return [_library.address_of(name) for name in module.FUNCTIONS]
+
+
+_fast: Any = None
+#: The extension's file; None where ctypes is used.
+path: Optional[str] = _find()
+if path is not None:
+    try:
+        _fast = _load(path)
+    except ImportError as error:
+        warnings.warn(
+            f"{path} cannot be used, so Forebay's calls go through ctypes, which is slower: {error}. Rebuild it with "
+            "`cargo build --release -p forebay-python`, or set FOREBAY_PYTHON_FAST=0",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        path = None
+
+if not TYPE_CHECKING:
+    if _fast is not None:
+        BufferBase, ResourceBase = _fast.BufferBase, _fast.ResourceBase
+    else:
+        from ._plain import BufferBase, ResourceBase
+
+
+def connect(buffer: type[Buffer]) -> None:
+    """Names the class of the buffers that resources give. Once, before the first of them."""
+    if _fast is not None:
+        _fast.connect(_addresses(_fast), buffer, Stream, resolve, as_size, failure)
+    else:
+        from . import _plain
+
+        _plain.connect(buffer)
+
+
+__all__ = ["ABI", "BufferBase", "ResourceBase", "connect", "path"]
