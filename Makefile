@@ -84,7 +84,9 @@ run-cuda:
 # ---- test ---------------------------------------------------------------------------------------------------------
 
 # nextest runs each test in its own process and prints one summary, but does not run documentation tests.
+# tests/python_package.rs runs the package's tests with the extension and without.
 test:
+	$(CARGO) build -p forebay-python
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --no-fail-fast && $(CARGO) test --doc; \
 	else \

@@ -1,4 +1,4 @@
-"""Builds the shared library and puts it into the Python package. Everything else is in pyproject.toml."""
+"""Builds the shared library and the extension into the Python package. Everything else is in pyproject.toml."""
 
 import os
 import re
@@ -18,6 +18,8 @@ except ImportError:  # setuptools before 70.1
 
 ROOT = Path(__file__).resolve().parent
 NAME = "libforebay.so"
+#: What cargo calls the extension, and what it is called in the package.
+EXTENSION, INSTALLED_EXTENSION = "libforebay_fast.so", "_fast.abi3.so"
 
 
 def version() -> str:
@@ -27,46 +29,54 @@ def version() -> str:
     return found.group(1)
 
 
-def library() -> Path:
-    """The library to install: the one that FOREBAY_LIBRARY names, else a release build of this source."""
+def build() -> dict[str, Path]:
+    """What to install, by its name in the package: release builds of this source, or the library that FOREBAY_LIBRARY names,
+    with the extension if that lies beside it. The package works without the extension, only slower."""
     named = os.environ.get("FOREBAY_LIBRARY")
     if named:
-        return Path(named).resolve(strict=True)
+        library = Path(named).resolve(strict=True)
+        extension = library.parent / EXTENSION
+        return {NAME: library, **({INSTALLED_EXTENSION: extension} if extension.exists() else {})}
     if shutil.which("cargo") is None:
         sys.exit("building forebay needs cargo (https://rustup.rs), or FOREBAY_LIBRARY naming a libforebay.so that was built")
     target = ROOT / "target"
-    subprocess.run(
-        ["cargo", "build", "--release", "--lib", "--locked"],
-        cwd=ROOT,
-        env={**os.environ, "CARGO_TARGET_DIR": str(target)},
-        check=True,
-    )
-    return target / "release" / NAME
+    # One by one: built together, dependencies that both have get the features of both, and everything is built anew.
+    for package in ("forebay", "forebay-python"):
+        subprocess.run(
+            ["cargo", "build", "--release", "--lib", "--locked", "--package", package],
+            cwd=ROOT,
+            env={**os.environ, "CARGO_TARGET_DIR": str(target)},
+            check=True,
+        )
+    return {NAME: target / "release" / NAME, INSTALLED_EXTENSION: target / "release" / EXTENSION}
 
 
 class BuildWithLibrary(build_py):
-    """Adds the library to the package. An editable install uses the one in target/release, and copies nothing."""
+    """Adds the library and the extension. An editable install uses those in target/release, and copies nothing."""
+
+    installed: list[str] = []
 
     def run(self) -> None:
-        built = library()
+        built = build()
         editable = getattr(self, "editable_mode", False)
         if not editable:  # what an earlier build left would be installed too
             shutil.rmtree(Path(self.build_lib) / "forebay", ignore_errors=True)
         super().run()
         if editable:
             return
-        installed = Path(self.build_lib) / "forebay" / NAME
-        shutil.copyfile(built, installed)
-        installed.chmod(0o755)
-        if shutil.which("strip"):
-            subprocess.run(["strip", "--strip-unneeded", str(installed)], check=True)
+        self.installed = [os.path.join(self.build_lib, "forebay", name) for name in built]
+        for source, installed in zip(built.values(), self.installed):
+            shutil.copyfile(source, installed)
+            os.chmod(installed, 0o755)
+            if shutil.which("strip"):
+                subprocess.run(["strip", "--strip-unneeded", installed], check=True)
 
     def get_outputs(self, include_bytecode=1):
-        return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, "forebay", NAME)]
+        return [*super().get_outputs(include_bytecode), *self.installed]
 
 
 class PlatformWheel(bdist_wheel):
-    """The library is of this platform, and of no version of Python: the package calls it through ctypes."""
+    """Of this platform, and of no version of Python: the extension is for the stable ABI, and not needed where that is not."""
 
     def get_tag(self):
         return ("py3", "none", super().get_tag()[2])

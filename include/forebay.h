@@ -577,7 +577,13 @@ void forebay_buffer_destroy(struct forebay_buffer *buffer);
 // buffer are alive its memory stays, and goes back with the last of them. Any thread.
 enum forebay_status forebay_buffer_close(struct forebay_buffer *buffer);
 
-// The same in the order of `stream`.
+// The same if it takes no driver call and no wait. For callers that hold a lock which others need meanwhile, such as an
+// interpreter's. Any thread.
+//
+// Returns 1 if the buffer is closed, or 0: nothing happened then, and `forebay_buffer_close` does it or says why not.
+uint32_t forebay_buffer_close_at_once(struct forebay_buffer *buffer);
+
+// Closes as `forebay_buffer_close` does, in the order of `stream`.
 enum forebay_status forebay_buffer_close_on(struct forebay_buffer *buffer, void *stream);
 
 // What is known of the buffer, also after it was closed. Any thread.
@@ -896,7 +902,17 @@ enum forebay_status forebay_resource_allocate(struct forebay_resource *resource,
                                               void *stream,
                                               struct forebay_buffer **out);
 
-// The same as a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give NULL. Any thread.
+// The same if it takes no driver call and no wait: mostly, what the stream freed last in a pool of Forebay's. For callers
+// that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+//
+// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.
+uint32_t forebay_resource_allocate_at_once(struct forebay_resource *resource,
+                                           uint64_t bytes,
+                                           void *stream,
+                                           struct forebay_buffer **out);
+
+// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give
+// NULL. Any thread.
 enum forebay_status forebay_resource_allocate_pointer(struct forebay_resource *resource,
                                                       uint64_t bytes,
                                                       void *stream,

@@ -1,25 +1,63 @@
-//! The Python package: its tests and its examples on the host driver, and an installation with pip.
+//! The Python package: its tests and its examples on the host driver, through ctypes and through its extension, and an
+//! installation with pip.
 
 mod support;
 
 use std::path::Path;
 use std::process::Command;
 
-use support::{files, library, on_host, root, run, scratch};
+use support::{files, library, on_host, plain, root, run, scratch};
 
-fn python() -> Command {
+/// Which implementation of the hot calls is demanded.
+#[derive(Clone, Copy, Debug)]
+enum Calls {
+    Ctypes,
+    Extension,
+}
+
+const BOTH: [Calls; 2] = [Calls::Ctypes, Calls::Extension];
+
+fn python(calls: Calls) -> Command {
     let mut command = on_host("python3");
+    let wish = match calls {
+        Calls::Ctypes => "0",
+        Calls::Extension => {
+            build_extension();
+            "1"
+        }
+    };
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONPATH", root().join("python"))
         .env("FOREBAY_LIBRARY", library())
+        .env("FOREBAY_PYTHON_FAST", wish)
         .current_dir(root());
     command
 }
 
-/// Runs the test files that one process is to run. The summary, with what was skipped and why, is printed.
+/// Builds the extension as this test was built, and puts a link to it beside the library.
+fn build_extension() {
+    let folder = library().parent().expect("a folder").to_owned();
+    // The library was found in target/<profile> or its `deps`.
+    let profile = folder.ancestors().find(|folder| !folder.ends_with("deps")).expect("a folder for the profile");
+    let mut cargo = plain(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "forebay-python", "--target-dir"]).current_dir(root());
+    cargo.arg(profile.parent().expect("the target folder"));
+    if !profile.ends_with("debug") {
+        cargo.args(["--profile", &profile.file_name().expect("a name").to_string_lossy()]);
+    }
+    run(&mut cargo);
+    assert!(folder.join("libforebay_fast.so").exists(), "no extension in {}", folder.display());
+}
+
+/// Runs the test files that one process is to run, with either implementation.
 fn unittest(pattern: &str) {
-    let output = python()
+    BOTH.into_iter().for_each(|calls| unittest_with(pattern, calls));
+}
+
+/// The summary, with what was skipped and why, is printed.
+fn unittest_with(pattern: &str, calls: Calls) {
+    let output = python(calls)
         .args(["-m", "unittest", "discover", "--verbose", "-s", "tests/python", "-p", pattern])
         .output()
         .expect("python3 runs");
@@ -29,7 +67,7 @@ fn unittest(pattern: &str) {
         .for_each(|line| println!("{line}"));
     assert!(
         output.status.success(),
-        "{pattern}: {}\n{}\n{text}",
+        "{pattern}, {calls:?}: {}\n{}\n{text}",
         output.status,
         String::from_utf8_lossy(&output.stdout)
     );
@@ -53,6 +91,11 @@ fn buffers() {
 }
 
 #[test]
+fn hot_calls() {
+    unittest("test_hot.py");
+}
+
+#[test]
 fn errors_and_streams() {
     unittest("test_errors.py");
     unittest("test_streams.py");
@@ -66,8 +109,10 @@ fn between_processes() {
 #[test]
 fn examples() {
     for example in files("examples/python", "py") {
-        let out = run(python().arg(&example));
-        assert!(out.contains("driver host") && out.ends_with("ok\n"), "{}:\n{out}", example.display());
+        for calls in BOTH {
+            let out = run(python(calls).arg(&example));
+            assert!(out.contains("driver host") && out.ends_with("ok\n"), "{}, {calls:?}:\n{out}", example.display());
+        }
     }
 }
 
@@ -75,7 +120,7 @@ fn examples() {
 fn pip_install(into: &Path) -> Result<(), String> {
     let mut reasons = Vec::new();
     for isolation in [&[][..], &["--no-build-isolation"]] {
-        let output = python()
+        let output = python(Calls::Extension)
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
             .args(isolation)
             .arg("--target")
@@ -103,10 +148,11 @@ fn installed_with_pip() {
     }
     let program = "import forebay\n\
                    with forebay.PoolMemoryResource().allocate(64) as buffer: buffer.fill(1, stream=None)\n\
-                   print(forebay.library_path, forebay.__version__)";
+                   print(forebay.library_path, forebay._hot.path, forebay.__version__)";
     let mut installed = on_host("python3");
     let out = run(installed.args(["-c", program]).env("PYTHONPATH", &folder).current_dir(&folder));
-    let inside = folder.join("forebay/libforebay.so");
-    assert_eq!(out.trim(), format!("{} {}", inside.display(), env!("CARGO_PKG_VERSION")));
-    assert!(folder.join("forebay/py.typed").exists());
+    let inside = folder.join("forebay");
+    let [library, extension] = ["libforebay.so", "_fast.abi3.so"].map(|name| inside.join(name).display().to_string());
+    assert_eq!(out.trim(), format!("{library} {extension} {}", env!("CARGO_PKG_VERSION")));
+    assert!(["py.typed", "_fast.pyi"].iter().all(|name| inside.join(name).exists()));
 }

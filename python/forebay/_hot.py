@@ -1,8 +1,8 @@
 """Which of two implementations makes the hot calls: the extension module ``_fast``, or ``_plain`` through ctypes.
 
-Both have one behaviour; the extension costs less. It is looked for inside the package and beside the library in use, and
-the variable ``FOREBAY_PYTHON_FAST`` set to 0 forbids it. Where it is absent nothing is said; where it is there and of no
-use, a warning is given.
+Both have one behaviour; the extension costs less. It is looked for inside the package and beside the library in use. Where
+it is absent nothing is said; where it is there and of no use, a warning is given. The variable ``FOREBAY_PYTHON_FAST`` forbids
+it with 0 and demands it with 1.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ _NAME = f"{__package__}._fast"
 
 
 def _find() -> Optional[str]:
-    if os.environ.get("FOREBAY_PYTHON_FAST") == "0":
-        return None
-    # It is built for the stable ABI as of 3.10, which interpreters without a lock do not have.
-    is_served = sys.implementation.name == "cpython" and sys.version_info >= (3, 10)
-    if not is_served or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # It is built for the stable ABI of interpreters with a lock.
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_fast.abi3.so")
     beside = os.path.join(os.path.dirname(_library.path), "libforebay_fast.so")
@@ -69,20 +66,31 @@ def _addresses(module: Any) -> list[int]:
     return [_library.address_of(name) for name in module.FUNCTIONS]
 
 
-_fast: Any = None
-#: The extension's file; None where ctypes is used.
-path: Optional[str] = _find()
-if path is not None:
+def _choose() -> tuple[Any, Optional[str]]:
+    wish = os.environ.get("FOREBAY_PYTHON_FAST", "")
+    if wish not in ("", "0", "1"):
+        raise ImportError(f"FOREBAY_PYTHON_FAST is {wish!r}: it must be 0, 1 or unset")
+    file = None if wish == "0" else _find()
+    if file is None:
+        if wish == "1":
+            raise ImportError("FOREBAY_PYTHON_FAST is 1, and there is no extension: `cargo build --release -p forebay-python`")
+        return None, None
     try:
-        _fast = _load(path)
+        return _load(file), file
     except ImportError as error:
+        if wish == "1":
+            raise
         warnings.warn(
-            f"{path} cannot be used, so Forebay's calls go through ctypes, which is slower: {error}. Rebuild it with "
-            "`cargo build --release -p forebay-python`, or set FOREBAY_PYTHON_FAST=0",
+            f"{file} cannot be used: {error}. Forebay's calls go through ctypes, which is slower. "
+            "`cargo build --release -p forebay-python` rebuilds it; FOREBAY_PYTHON_FAST=0 does without it",
             RuntimeWarning,
             stacklevel=2,
         )
-        path = None
+        return None, None
+
+
+#: The extension, and its file; None where ctypes is used.
+_fast, path = _choose()
 
 if not TYPE_CHECKING:
     if _fast is not None:

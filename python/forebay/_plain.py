@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from . import _library
 from ._arguments import MAX_SIZE, as_size
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _allocate = _library.forebay_resource_allocate
 _close = _library.forebay_buffer_close
 _new = object.__new__
+
+B = TypeVar("B", bound="BufferBase")
 
 # What makes the streams of live buffers live, by the library's handle of the buffer. Not an attribute of the buffer: when
 # both are garbage in one cycle the stream could end before the buffer, and freeing on a stream that is gone is a crash.
@@ -48,7 +50,7 @@ class BufferBase:
     _special: Any
 
     @classmethod
-    def _of(cls, handle: Optional[int], resource: Optional[MemoryResource], keep: object) -> Any:
+    def _of(cls: type[B], handle: Optional[int], resource: Optional[MemoryResource], keep: object) -> B:
         """Takes the library's object over. `keep` is what makes the buffer's stream live."""
         self = _new(cls)
         self._handle, self._resource = handle or 0, resource
@@ -111,8 +113,28 @@ class ResourceBase:
         if self._handle is not None:
             _destroy(self._handle)
 
-    # Documented where `MemoryResource` declares it.
     def allocate(self, size: int, stream: StreamLike = None) -> Buffer:
+        """Gives a buffer of `size` bytes, usable by work queued on `stream` from now on.
+
+        Parameters
+        ----------
+        size : int
+            Bytes. 0 gives a buffer without memory.
+        stream : stream, optional
+            In whose order the memory is given and, unless `Buffer.close` names another, taken back. None: the device's
+            default stream.
+
+        Raises
+        ------
+        MemoryError
+            If there is no memory, after everything that could be given back was.
+        TypeError
+            If `size` is no integer, or `stream` no stream.
+        ValueError
+            If `size` is negative.
+        RuntimeError
+            If the resource is closed, mapped from another process, or the stream is being captured.
+        """
         if type(size) is not int or not 0 <= size <= MAX_SIZE:
             size = as_size(size)
         raw, keep = (None, None) if stream is None else resolve(stream)
@@ -128,7 +150,7 @@ class ResourceBase:
         return _buffer_of(handle, self, keep)
 
 
-_buffer_of: Callable[..., Any]
+_buffer_of: Callable[..., Buffer]
 
 
 def connect(buffer: type[Buffer]) -> None:

@@ -4,10 +4,11 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use forebay::abi::buffer::*;
+use forebay::abi::choices::ForebayLocation;
 use forebay::abi::dlpack::*;
 use forebay::abi::handle::{ForebayBuffer, ForebayResource};
 use forebay::abi::resource::*;
-use forebay::abi::resource_create::*;
+use forebay::abi::resource_create::forebay_pool_resource;
 
 use crate::common::*;
 
@@ -70,7 +71,8 @@ fn a_stream_that_needs_the_driver_is_left_to_the_other_call() {
     let pool = Pool::new();
     let resource = Resource::of(&pool);
     let stream = pool.stream();
-    outcome(unsafe { forebay::abi::streams::forebay_stream_unregister(pool.0, DEVICE, stream as *mut c_void) }).unwrap();
+    outcome(unsafe { forebay::abi::streams::forebay_stream_unregister(pool.0, DEVICE, stream as *mut c_void) })
+        .unwrap();
     let buffer = resource.allocate(MIB, stream);
     assert!(!close_at_once(buffer), "this free records an event");
     assert_eq!(pool.stats().live, MIB, "nothing happened");
@@ -88,7 +90,7 @@ fn a_buffer_with_tensors_is_not_closed_at_once() {
     let mut tensor = null_mut();
     outcome(unsafe { forebay_buffer_to_dlpack_legacy(buffer, &raw mut tensor) }).unwrap();
     assert!(!close_at_once(buffer));
-    unsafe { forebay_dlpack_capsule_delete_tensor(tensor) };
+    unsafe { (*tensor).deleter.unwrap()(tensor) };
     // Nobody says which streams used the tensor.
     assert!(!close_at_once(buffer));
     assert_eq!(pool.stats().live, MIB);
@@ -97,23 +99,14 @@ fn a_buffer_with_tensors_is_not_closed_at_once() {
 }
 
 #[test]
-fn other_memory_and_closed_resources_are_not_at_once() {
-    let mut buffer = null_mut();
-    let nobody = 0x5000 as *mut c_void;
-    outcome(unsafe { forebay_buffer_from_handle(nobody, 8, null_mut(), None, null_mut(), null_mut(), &raw mut buffer) })
-        .unwrap();
-    assert!(!close_at_once(buffer));
+fn memory_for_the_host_is_given_once_it_is_proven_unused() {
+    let pool = Pool::with(|options| options.location = ForebayLocation::HostNuma as u32).unwrap();
+    let resource = Resource::of(&pool);
+    let buffer = resource.allocate(MIB, LEGACY);
+    assert!(close_at_once(buffer), "taking it back needs no proof");
+    assert_eq!(resource.at_once(MIB, LEGACY), None);
     unsafe { forebay_buffer_destroy(buffer) };
-
-    let mut options = std::mem::MaybeUninit::uninit();
-    outcome(unsafe { forebay::abi::resource_options::forebay_host_resource_options_init(options.as_mut_ptr()) }).unwrap();
-    let mut host = null_mut();
-    outcome(unsafe { forebay_host_resource_create(options.as_ptr(), &raw mut host) }).unwrap();
-    let host = Resource(host);
-    let buffer = host.allocate(4096, LEGACY);
-    assert!(!close_at_once(buffer));
-    unsafe { forebay_buffer_destroy(buffer) };
-    assert_eq!(host.at_once(4096, LEGACY), None);
+    pool.check();
 }
 
 #[test]

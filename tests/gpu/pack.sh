@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds what the GPU machine runs and puts it, stripped and under stable names, into target/gpu:
 #
-#   libforebay.so     the release library
-#   replay-example    the replay example
-#   unit              the crate's own unit tests
-#   <name>            each tests/<name>.rs
+#   libforebay.so        the release library
+#   libforebay_fast.so   the extension of the Python package, which looks for it beside the library
+#   replay-example       the replay example
+#   unit                 the crate's own unit tests
+#   <name>               each tests/<name>.rs
 #
 # Cargo's own names have a hash in them. Carry target/gpu with the sources; tests/gpu/run.sh does the rest.
 set -euo pipefail
@@ -16,6 +17,8 @@ mkdir -p "$out"
 
 cargo build --release --lib --example replay
 strip -o "$out/libforebay.so" target/release/libforebay.so
+cargo build --release -p forebay-python
+strip --strip-unneeded -o "$out/libforebay_fast.so" target/release/libforebay_fast.so
 strip -o "$out/replay-example" target/release/examples/replay
 
 cargo test --no-run --lib --tests --message-format=json | python3 -c '

@@ -46,14 +46,14 @@ impl BufferBase {
     /// Takes the library's object over. `keep` is what makes the buffer's stream live.
     #[classmethod]
     fn _of<'py>(
-        _cls: &Bound<'py, PyType>,
+        cls: &Bound<'py, PyType>,
         handle: Option<usize>,
         resource: Option<Py<PyAny>>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
-        let py = _cls.py();
-        let buffer = package(py)?.new_buffer(py)?;
-        buffer.get().fill(py, handle.unwrap_or(0), resource, keep);
+        // SAFETY: the interpreter calls a class method with the class that has it, or one derived from that.
+        let buffer = unsafe { package(cls.py())?.new_buffer(cls)? };
+        buffer.get().fill(cls.py(), handle.unwrap_or(0), resource, keep);
         Ok(buffer)
     }
 

@@ -14,10 +14,6 @@ pub struct Field<T>(UnsafeCell<T>);
 unsafe impl<T: Send> Sync for Field<T> {}
 
 impl<T> Field<T> {
-    pub fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
-    }
-
     /// The old value is the caller's to drop, with the field free for whatever Python code that runs.
     #[must_use]
     pub fn replace(&self, _py: Python<'_>, value: T) -> T {

@@ -47,8 +47,9 @@ pub struct Package {
     pub as_size: Py<PyAny>,
     /// `_errors.failure`: the exception for a status.
     pub failure: Py<PyAny>,
-    /// `Buffer`, and what makes an instance of it past its own `__new__`, which refuses.
-    buffer: Py<PyType>,
+    /// `Buffer`, the class of what resources give.
+    pub buffer: Py<PyType>,
+    /// What makes an instance of it past its own `__new__`, which refuses.
     new: ffi::newfunc,
     nothing: Py<PyTuple>,
 }
@@ -62,11 +63,14 @@ pub fn package(py: Python<'_>) -> PyResult<&Package> {
 
 impl Package {
     /// A buffer that holds nothing yet.
-    pub fn new_buffer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, BufferBase>> {
-        // SAFETY: `new` is the slot of `BufferBase`, and `buffer` was seen to derive from that class.
+    ///
+    /// # Safety
+    /// `class` derives from `BufferBase`.
+    pub unsafe fn new_buffer<'py>(&self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, BufferBase>> {
+        // SAFETY: `new` is the slot of `BufferBase`, which takes every class derived from that, and answers an instance.
         unsafe {
-            let made = (self.new)(self.buffer.as_ptr().cast(), self.nothing.as_ptr(), std::ptr::null_mut());
-            Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
+            let made = (self.new)(class.as_type_ptr(), self.nothing.as_ptr(), std::ptr::null_mut());
+            Ok(Bound::from_owned_ptr_or_err(class.py(), made)?.cast_into_unchecked())
         }
     }
 
@@ -97,7 +101,9 @@ pub fn connect(
     failure: Py<PyAny>,
 ) -> PyResult<()> {
     if addresses.contains(&0) {
-        return Err(PyValueError::new_err(format!("addresses is {addresses:x?}: every one of {FUNCTIONS:?} is needed")));
+        return Err(PyValueError::new_err(format!(
+            "addresses is {addresses:x?}: every one of {FUNCTIONS:?} is needed"
+        )));
     }
     let base = py.get_type::<BufferBase>();
     if !buffer.is_subclass(&base)? {

@@ -5,7 +5,7 @@ use pyo3::types::PyInt;
 
 use crate::buffer::BufferBase;
 use crate::cell::Field;
-use crate::connect::{Object, package};
+use crate::connect::{Library, Object, package};
 use crate::stream;
 
 /// A resource of the library, with the call that is made for every piece of memory.
@@ -33,7 +33,26 @@ impl ResourceBase {
         let _ = self.handle.replace(py, handle);
     }
 
-    // Documented where `MemoryResource` declares it.
+    /// Gives a buffer of `size` bytes, usable by work queued on `stream` from now on.
+    ///
+    /// Parameters
+    /// ----------
+    /// size : int
+    ///     Bytes. 0 gives a buffer without memory.
+    /// stream : stream, optional
+    ///     In whose order the memory is given and, unless `Buffer.close` names another, taken back. None: the device's
+    ///     default stream.
+    ///
+    /// Raises
+    /// ------
+    /// MemoryError
+    ///     If there is no memory, after everything that could be given back was.
+    /// TypeError
+    ///     If `size` is no integer, or `stream` no stream.
+    /// ValueError
+    ///     If `size` is negative.
+    /// RuntimeError
+    ///     If the resource is closed, mapped from another process, or the stream is being captured.
     #[pyo3(signature = (size, stream = None))]
     fn allocate<'py>(
         slf: &Bound<'py, Self>,
@@ -52,30 +71,31 @@ impl ResourceBase {
             Some(stream) => stream::resolve(package, stream)?,
         };
         // Before the memory, so that no failure is left to give memory back after.
-        let buffer = package.new_buffer(py)?;
-        let made = allocate(py, slf.get().handle.get(py), bytes, raw).map_err(|status| package.failed(py, status))?;
+        // SAFETY: `connect` saw that it derives from that class.
+        let buffer = unsafe { package.new_buffer(package.buffer.bind(py))? };
+        let resource = slf.get().handle.get(py).unwrap_or(0);
+        let made = allocate(py, &package.library, resource, bytes, raw).map_err(|status| package.failed(py, status))?;
         buffer.get().fill(py, made, Some(slf.clone().into_any().unbind()), keep);
         Ok(buffer)
     }
 }
 
-/// pre: the object, if any, lives through the call.
-fn allocate(py: Python<'_>, resource: Option<usize>, bytes: u64, stream: u64) -> Result<usize, u32> {
-    let Ok(package) = package(py) else { return Ok(0) };
-    let (resource, mut out) = (resource.unwrap_or(0), 0_usize);
-    let place = (&raw mut out).cast::<Object>();
-    // SAFETY: the object is alive or NULL, the stream as the caller of `allocate` promises, and `out` is a local.
-    if unsafe { (package.library.allocate_at_once)(resource as Object, bytes, stream as Object, place) } != 0 {
-        return Ok(out);
+/// A buffer object, or a status. pre: the resource lives through the call.
+fn allocate(py: Python<'_>, library: &Library, resource: usize, bytes: u64, stream: u64) -> Result<usize, u32> {
+    let mut out: Object = std::ptr::null_mut();
+    // SAFETY: the resource is alive or NULL, and the stream as who asks for memory promises.
+    if unsafe { (library.allocate_at_once)(resource as Object, bytes, stream as Object, &raw mut out) } != 0 {
+        return Ok(out as usize);
     }
-    let call = package.library.allocate;
-    let status = py.detach(|| {
-        let mut made: Object = std::ptr::null_mut();
+    let allocate = library.allocate;
+    py.detach(|| {
+        let mut out: Object = std::ptr::null_mut();
         // SAFETY: as above.
-        let status = unsafe { call(resource as Object, bytes, stream as Object, &raw mut made) };
-        (status, made as usize)
-    });
-    if status.0 == 0 { Ok(status.1) } else { Err(status.0) }
+        match unsafe { allocate(resource as Object, bytes, stream as Object, &raw mut out) } {
+            0 => Ok(out as usize),
+            status => Err(status),
+        }
+    })
 }
 
 impl Drop for ResourceBase {

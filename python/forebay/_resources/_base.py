@@ -21,34 +21,14 @@ class MemoryResource(ABC):
     See document 000 and 001, where every resource has these members.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     #: The library's object, where the resource is one of the library's.
     _handle: Optional[int] = None
 
     @abstractmethod
     def allocate(self, size: int, stream: StreamLike = None) -> Buffer:
-        """Gives a buffer of at least `size` bytes, usable by work queued on `stream` from now on.
-
-        Parameters
-        ----------
-        size : int
-            Bytes. 0 gives a buffer without memory.
-        stream : stream, optional
-            In whose order the memory is given and, unless `Buffer.close` names another, taken back. None: the device's
-            default stream.
-
-        Raises
-        ------
-        MemoryError
-            If there is no memory, after everything that could be given back was.
-        TypeError
-            If `size` is no integer, or `stream` no stream.
-        ValueError
-            If `size` is negative.
-        RuntimeError
-            If the resource is closed, mapped from another process, or the stream is being captured.
-        """
+        """Gives a buffer of at least `size` bytes, usable by work queued on `stream` from now on."""
 
     @abstractmethod
     def deallocate(self, ptr: DevicePointerType, size: int, stream: StreamLike = None) -> None:

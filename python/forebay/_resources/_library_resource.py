@@ -49,6 +49,10 @@ class LibraryResource(ResourceBase, MemoryResource):
     def _wrapped(self, info: s.ResourceInfo) -> None:
         """For attributes of a class that its constructor would have set."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The kinds that can be sent say how. Of any other, a copy would own the same object of the library.
+        raise TypeError(f"cannot pickle a {type(self).__name__}: its memory is of this process alone")
+
     def deallocate(self, ptr: DevicePointerType, size: int, stream: StreamLike = None) -> None:
         """Takes back memory that is no Buffer's, as `forebay_resource_allocate_pointer` of the C ABI gives it.
 

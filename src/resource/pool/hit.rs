@@ -130,7 +130,13 @@ impl Pool {
     /// Serves a request from the front cache, if it is as simple as that: no driver call, and no lock under which anybody
     /// waits for the GPU or calls back.
     #[inline]
-    pub(in crate::resource) fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
+    pub(in crate::resource) fn malloc_hit(
+        &self,
+        bytes: u64,
+        device: i32,
+        handle: StreamHandle,
+        tag: u8,
+    ) -> Option<Address> {
         let handle = handle.canonical();
         let fits =
             |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
