@@ -218,8 +218,7 @@ class Choice(unittest.TestCase):
         library = self.elsewhere()
         for wish, word in (("1", "no extension"), ("yes", "'yes'")):
             answer, _ = self.run_program(
-                "try: import forebay\n"
-                "except ImportError as error: print(error)",
+                "try: import forebay\nexcept ImportError as error: print(error)",
                 FOREBAY_LIBRARY=library,
                 FOREBAY_PYTHON_FAST=wish,
             )

@@ -94,14 +94,8 @@ impl Memory {
     }
 
     /// Gives it back; on an error, to be tried again, it is as before.
-    pub fn end(mut self) -> std::result::Result<(), (Self, crate::resource::Error)> {
-        match self.give_back() {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.ended = false;
-                Err((self, error))
-            }
-        }
+    pub fn end(&mut self) -> Result<()> {
+        self.give_back().inspect_err(|_| self.ended = false)
     }
 
     /// Gives it back if that takes no wait, and says whether it did.

@@ -204,10 +204,7 @@ impl Buffer {
             memory.set_stream(stream);
         }
         match Arc::try_unwrap(memory) {
-            Ok(alone) => alone.end().map_err(|(alone, error)| {
-                *self.memory.lock() = Some(Arc::new(alone));
-                error
-            }),
+            Ok(mut alone) => alone.end().inspect_err(|_| *self.memory.lock() = Some(Arc::new(alone))),
             // A tensor has it too: its deleter ends the memory.
             Err(_shared) => Ok(()),
         }
