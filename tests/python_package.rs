@@ -24,8 +24,15 @@ fn unittest(pattern: &str) {
         .output()
         .expect("python3 runs");
     let text = String::from_utf8_lossy(&output.stderr);
-    text.lines().filter(|line| line.contains("skipped") || line.starts_with("Ran ")).for_each(|line| println!("{line}"));
-    assert!(output.status.success(), "{pattern}: {}\n{}\n{text}", output.status, String::from_utf8_lossy(&output.stdout));
+    text.lines()
+        .filter(|line| line.contains("skipped") || line.starts_with("Ran "))
+        .for_each(|line| println!("{line}"));
+    assert!(
+        output.status.success(),
+        "{pattern}: {}\n{}\n{text}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
     assert!(!text.contains("Ran 0 tests"), "{pattern} has no tests");
 }
 
