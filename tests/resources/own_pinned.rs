@@ -70,8 +70,9 @@ fn it_holds_what_is_asked_for_and_no_power_of_two() {
 fn ready_memory_may_be_written_while_the_stream_is_behind() {
     let Some(pool) = pinned_pool() else { return };
     let (stream, bytes) = (pool.stream(), 64 * MIB);
-    let there = shared().malloc(bytes, stream).unwrap();
-    shared().fill(there, 0xEE, bytes, stream).unwrap();
+    let there = shared().malloc(bytes, LEGACY).unwrap();
+    shared().fill(there, 0xEE, bytes, LEGACY).unwrap();
+    synchronize();
     let busy = malloc_ready(&pool, bytes, stream).unwrap();
     for _ in 0..20 {
         pool.copy(busy, there, bytes, stream).unwrap();
@@ -83,7 +84,7 @@ fn ready_memory_may_be_written_while_the_stream_is_behind() {
     pool.synchronize(stream).unwrap();
     assert!(bytes_at(ready, bytes) == pattern(8, bytes), "the memory was still in use");
     pool.free(ready, stream).unwrap();
-    shared().free(there, stream).unwrap();
+    shared().free(there, LEGACY).unwrap();
     pool.check();
     pool.destroy_stream(stream).unwrap();
 }

@@ -155,7 +155,7 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
 
 impl DriverPool {
     /// A pool of host memory serves the device it was made for, also where the driver does not begin with that.
-    fn let_in(&self, device: DeviceId) -> Result<()> {
+    pub(super) fn let_in(&self, device: DeviceId) -> Result<()> {
         self.open(|pool| {
             if self.driver.pool_access(device, pool, Place::Device(device))? == Access::ReadWrite {
                 return Ok(());

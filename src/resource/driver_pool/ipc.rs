@@ -27,10 +27,15 @@ impl DriverPool {
         if !self.ipc || self.mapped {
             return Err(self.not_shared());
         }
+        // As everywhere, `closed` before `shared`.
+        let closed = self.closed.read();
+        if *closed {
+            return Err(self.closed());
+        }
         let mut shared = self.shared.lock();
         let fd = match shared.fd.take() {
             Some(fd) => fd,
-            None => self.open(|pool| self.driver.pool_export_fd(self.device, pool))?,
+            None => self.driver.pool_export_fd(self.device, self.handle)?,
         };
         let uuid = *shared.uuid.get_or_insert_with(Uuid::new_v4);
         let fd: &OwnedFd = shared.fd.insert(fd);
@@ -39,7 +44,7 @@ impl DriverPool {
 
     /// Names a live block for another process that has mapped this pool.
     pub(in crate::resource) fn export_pointer(&self, at: Address) -> Result<(Blob, Option<Uuid>)> {
-        if !self.ipc {
+        if !self.ipc || self.mapped {
             return Err(self.not_shared());
         }
         let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
@@ -104,6 +109,8 @@ pub fn from_allocation_handle(
         closed: RwLock::new(false),
         shared: Mutex::new(Shared { fd: None, uuid }),
     });
+    // Who may use the memory is said in each process for itself.
+    pool.let_in(device)?;
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),
