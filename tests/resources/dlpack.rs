@@ -187,7 +187,7 @@ impl Foreign {
 
     /// It is taken over, with this size, and deleted once.
     #[track_caller]
-    fn is_taken(mut self: Box<Self>, bytes: u64) {
+    fn is_taken(&mut self, bytes: u64) {
         let buffer = imported(&raw mut self.tensor).unwrap();
         let offset = self.tensor.dl_tensor.byte_offset;
         assert_eq!((buffer.bytes(), self.deleted()), (bytes, 0));
@@ -203,7 +203,7 @@ impl Foreign {
 
     /// It is refused, and still its producer's.
     #[track_caller]
-    fn is_refused(mut self: Box<Self>, status: Status, words: &[&str]) {
+    fn is_refused(&mut self, status: Status, words: &[&str]) {
         refused(imported(&raw mut self.tensor), status, words);
         assert_eq!(self.deleted(), 0);
     }

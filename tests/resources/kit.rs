@@ -48,6 +48,18 @@ pub fn had<T>(what: &str, result: Outcome<T>) -> Option<T> {
     }
 }
 
+/// The same for what no document of CUDA promises: whatever it answers there, the test then ends.
+#[track_caller]
+pub fn had_or_not<T>(what: &str, result: Outcome<T>) -> Option<T> {
+    match result {
+        Err(failure) if on_cuda() => {
+            println!("skipped: {what}: {failure:?}");
+            None
+        }
+        other => had(what, other),
+    }
+}
+
 /// Waits for everything that was queued on the legacy default stream.
 pub fn synchronize() {
     shared().synchronize(LEGACY).unwrap();

@@ -205,7 +205,12 @@ impl Agent {
                 "done".into()
             }
             "grow" => done(self.resource.as_ref().unwrap().modify(self.buffer(), number(1), None)),
-            "close" => done(self.buffer().close().and_then(|()| self.buffer().close())),
+            "close" => {
+                let closed = self.buffer().close().and_then(|()| self.buffer().close());
+                // The exporter may give a pool's memory back only after this side is done with it.
+                synchronize();
+                done(closed)
+            }
             "drop" => {
                 self.buffer = None;
                 self.resource = None;

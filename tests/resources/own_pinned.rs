@@ -122,6 +122,34 @@ fn a_limit_holds() {
     pool.free(again, LEGACY).unwrap();
 }
 
+#[test]
+fn threads_that_grow_at_once_near_the_limit_hold_nothing_back() {
+    let limit = 24 * MIB;
+    let made = Pool::with(|options| (options.location, options.limit) = (ForebayLocation::HostNuma as u32, limit));
+    let Some(pool) = had("a pinned pool with a limit", made) else { return };
+    for bytes in [8 * MIB, 12 * MIB, 16 * MIB] {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        match malloc_ready(&pool, bytes, LEGACY) {
+                            Ok(block) => pool.free(block, LEGACY).unwrap(),
+                            Err(failure) => assert_eq!(failure.status, Status::OutOfMemory, "{}", failure.text),
+                        }
+                        pool.trim(0).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(pool.stats().physical <= limit);
+        // What they made for themselves and did not get to use is in nobody's way.
+        let all = malloc_ready(&pool, limit, LEGACY).unwrap();
+        pool.free(all, LEGACY).unwrap();
+        pool.trim(0).unwrap();
+        pool.check();
+    }
+}
+
 // ---- the order, with work held back: on the host driver alone ------------------------------------------
 
 const HOME: DeviceId = DeviceId(0);

@@ -119,6 +119,7 @@ impl DevicePool {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
                 let made = MutexGuard::unlocked(&mut inner, || self.prepare(&plan));
                 inner.prepared.extend(made);
+                inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(&inner));
                 prepared = true;
                 continue;
             }
