@@ -193,11 +193,13 @@ impl Buffer {
     /// The resource's. The buffer is then still open.
     pub fn close(&self, stream: Option<StreamHandle>) -> Result<()> {
         let Some(memory) = self.memory.lock().take() else { return Ok(()) };
+        let before = memory.stream();
         if let Some(stream) = stream {
             memory.set_stream(stream);
         }
         match Arc::try_unwrap(memory) {
             Ok(alone) => alone.end().map_err(|(alone, error)| {
+                alone.set_stream(before);
                 *self.memory.lock() = Some(Arc::new(alone));
                 error
             }),

@@ -105,9 +105,8 @@ pub fn from_allocation_handle(
         closed: RwLock::new(false),
         shared: Mutex::new(Shared { fd: None, uuid }),
     });
-    if kind == Kind::Pinned {
-        pool.let_in(device)?;
-    }
+    // Who may use the memory is said in each process for itself.
+    pool.let_in(device)?;
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),
