@@ -36,7 +36,7 @@ pub fn import_and_change() {
     holds(at, bytes, 9000);
     imported.close().unwrap();
     imported.close().unwrap();
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
     say("closed");
 }
 
@@ -64,7 +64,7 @@ fn each_process_sees_what_the_other_writes_also_after_the_exporter_has_freed_it(
         assert_eq!(other.hear(), "closed");
         other.finish();
     }
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_exporting_process_gets_the_same_memory_at_another_address() {
         drop((one, two));
         withdraw(ticket.key);
     }
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn return_imported(driver: &forebay::driver::host::HostDriver, before: forebay::
         let leaked = driver.usage() != before;
         leaked && driver.release(DEVICE, Physical(handle)).is_ok()
     }));
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_close_that_fails_can_be_tried_again() {
         driver.fail(call, 1);
         assert!(matches!(imported.close(), Err(Error::Driver(_))));
         imported.close().unwrap();
-        assert_eq!(driver.usage(), before);
+        settles(&driver, before);
     }
 }
 
@@ -183,7 +183,7 @@ fn memory_of_another_size_than_described_is_refused() {
             Error::Driver(_) | Error::Invalid(_) if !refused_by_us => {}
             other => panic!("{bytes}: {other:?}"),
         }
-        assert_eq!(driver.usage(), before, "{bytes}");
+        settles(&driver, before);
     }
     // A descriptor of something that is no memory of the driver's.
     struct File;
@@ -197,7 +197,7 @@ fn memory_of_another_size_than_described_is_refused() {
     let ticket = offer(Arc::new(File)).unwrap();
     let descriptor = Descriptor::new(ticket.route(false), GRANULE, location).unwrap();
     assert!(Imported::map(&dynamic, DEVICE, &descriptor, fetch(&descriptor).unwrap(), &BOTH).is_err());
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_device_that_is_not_seen_here_is_named() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(driver.usage(), before);
+    settles(&driver, before);
     for place in [Place::Device(DEVICE), Place::Host, Place::HostNuma(1)] {
         let location = Location::of(driver.as_ref(), place).unwrap();
         assert_eq!(location.place(driver.as_ref()).unwrap(), place);
