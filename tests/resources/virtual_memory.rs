@@ -63,7 +63,7 @@ fn ten_grows_keep_the_contents_and_the_address() {
 #[test]
 fn a_buffer_that_cannot_stay_moves_with_its_contents_again_and_again() {
     let name = "virtual_memory::a_buffer_that_cannot_stay_moves_with_its_contents_again_and_again";
-    in_child(name, SMALL, || {
+    in_child(name, &[("FOREBAY_HOST_CAPACITY", "8M")], || {
         if on_cuda() {
             println!("skipped: all of this device's memory has its addresses behind a buffer: none has to move");
             return;
@@ -87,9 +87,9 @@ fn a_buffer_that_cannot_stay_moves_with_its_contents_again_and_again() {
                 let block = beside.allocate(2 * MIB, LEGACY).unwrap();
                 (block.at() as u64 == end).then_some((beside, block))
             };
-            let walls: Vec<_> = [64 * MIB, 2 * size].into_iter().filter_map(wall).collect();
-            resource.modify(&buffer, size + 30 * MIB, None).unwrap();
-            assert_eq!(buffer.bytes(), size + 30 * MIB);
+            let walls: Vec<_> = [8 * MIB, 2 * size].into_iter().filter_map(wall).collect();
+            resource.modify(&buffer, size + 6 * MIB, None).unwrap();
+            assert_eq!(buffer.bytes(), size + 6 * MIB);
             moves += u32::from(buffer.at() != at);
             buffer.holds_pattern(grow - 1, size);
             buffer.write_pattern(grow);
@@ -97,7 +97,7 @@ fn a_buffer_that_cannot_stay_moves_with_its_contents_again_and_again() {
                 block.write_pattern(99);
                 block.holds_pattern(99, 2 * MIB);
             }
-            buffer.holds_pattern(grow, size + 30 * MIB);
+            buffer.holds_pattern(grow, size + 6 * MIB);
         }
         assert!(moves >= 2, "{moves} moves: the test shows nothing");
         let free = shared().memory_info(DEVICE).unwrap();

@@ -217,7 +217,8 @@ impl Drop for DriverPool {
         if driver::process::is_forked() {
             return;
         }
-        if let Err(error) = self.close() {
+        // Nobody comes again, so it gets a second chance.
+        if let Err(error) = self.close().or_else(|_| self.close()) {
             tracing::warn!(device = %self.device, %error, "a pool of the driver could not be ended");
         }
     }
