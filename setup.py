@@ -49,8 +49,11 @@ class BuildWithLibrary(build_py):
 
     def run(self) -> None:
         built = library()
+        editable = getattr(self, "editable_mode", False)
+        if not editable:  # what an earlier build left would be installed too
+            shutil.rmtree(Path(self.build_lib) / "forebay", ignore_errors=True)
         super().run()
-        if getattr(self, "editable_mode", False):
+        if editable:
             return
         installed = Path(self.build_lib) / "forebay" / NAME
         shutil.copyfile(built, installed)
@@ -76,6 +79,7 @@ class PlatformDistribution(Distribution):
 
 setup(
     version=version(),
+    options={"build": {"build_base": "target/python"}},
     distclass=PlatformDistribution,
     cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel},
 )

@@ -40,12 +40,19 @@ fn the_host_driver_conforms_with_the_manual_clock() {
 #[test]
 fn the_host_driver_conforms_without_its_optional_features() {
     let bare = HostOptions { vmm: false, stream_identity: false, driver_pools: false, ..HostOptions::default() };
+    let bare = HostOptions { managed: false, legacy_ipc: false, ..bare };
     run_on_host(HostOptions { device_events: false, version: 12_040, ..bare });
 }
 
 #[test]
 fn the_host_driver_conforms_with_small_granules_and_two_devices() {
     run_on_host(HostOptions { granularity: 64 << 10, devices: 2, ..HostOptions::default() });
+}
+
+#[test]
+fn the_host_driver_conforms_with_half_of_its_kinds_of_memory() {
+    let half = HostOptions { posix_fd: false, rdma: false, host_numa: false, fabric: true, ..HostOptions::default() };
+    run_on_host(HostOptions { pool_fd: false, host_pools: false, managed_pools: false, ..half });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_void_p
-from typing import Any, Optional, cast
+from typing import Any, Callable, Optional, cast
 
 from . import _dlpack, _interface, _ipc, _library
 from . import _release as releases
@@ -19,6 +19,10 @@ _close = _library.forebay_buffer_close
 _close_on = _library.forebay_buffer_close_on
 _get_info = _library.forebay_buffer_get_info
 _new = object.__new__
+
+# What makes the streams of live buffers live, by the library's handle of the buffer. Not an attribute of the buffer: when
+# both are garbage in one cycle the stream could end before the buffer, and freeing on a stream that is gone is a crash.
+_streams: dict[int, object] = {}
 
 
 class _Special:
@@ -45,11 +49,10 @@ class Buffer(Exchange):
     Two buffers are equal when they are the same bytes: same address, same size.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_info", "_keep", "_resource", "_special")
+    __slots__ = ("__weakref__", "_handle", "_info", "_resource", "_special")
 
     _handle: int
     _resource: Optional[MemoryResource]
-    _keep: object
     _info: Optional[s.BufferInfo]
     _special: Optional[_Special]
 
@@ -60,13 +63,21 @@ class Buffer(Exchange):
     def _of(cls, handle: Optional[int], resource: Optional[MemoryResource], keep: object) -> Buffer:
         """Takes the library's object over. `keep` is what makes the buffer's stream live."""
         self = _new(cls)
-        self._handle, self._resource, self._keep = handle or 0, resource, keep
+        self._handle, self._resource = handle or 0, resource
         self._info = self._special = None
+        if keep is not None:
+            _streams[self._handle] = keep
         return self
 
-    def __del__(self, _destroy: _library.Function = _library.forebay_buffer_destroy) -> None:
-        # The function as a default: at interpreter exit this module's names may be gone already.
+    def __del__(
+        self,
+        _destroy: _library.Function = _library.forebay_buffer_destroy,
+        _forget: Callable[[int, object], object] = _streams.pop,
+    ) -> None:
+        # Names as defaults: at interpreter exit this module's may be gone already.
+        kept = _forget(self._handle, None)
         _destroy(self._handle)
+        del kept
 
     # ---- making one
 
@@ -233,7 +244,8 @@ class Buffer(Exchange):
                 raise failure(status)
         else:
             check(_close_on(self._handle, resolve(stream)[0]))
-        self._info = self._resource = self._keep = self._special = None
+        _streams.pop(self._handle, None)
+        self._info = self._resource = self._special = None
 
     def _close_python(self, entry: releases.Release, stream: StreamLike) -> None:
         kept, entry.inside_close = entry.stream, True

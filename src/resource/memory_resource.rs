@@ -9,7 +9,7 @@ use super::driver_pool::DriverPool;
 use super::own_pool::OwnPool;
 use super::virtual_memory::VirtualResource;
 use super::{Error, Result};
-use crate::driver::{Access, Driver, Place, PoolAttribute};
+use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// What kind of resource.
@@ -81,10 +81,29 @@ impl Info {
     }
 }
 
+/// Who can use memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The device that it belongs to; `None` for memory of the host.
+    pub device: Option<DeviceId>,
+    /// Whether kernels can use it.
+    pub by_device: bool,
+    /// Whether the host can use it.
+    pub by_host: bool,
+    /// Whether it is managed memory.
+    pub managed: bool,
+}
+
 /// A source of memory. Any thread may call anything.
 pub trait MemoryResource: Send + Sync + Debug {
     /// What is known of it.
     fn info(&self) -> Info;
+
+    /// Who can use its memory, as [`MemoryResource::info`] says; asked for every buffer.
+    fn reach(&self) -> Reach {
+        let Info { device_id, is_device_accessible, is_host_accessible, is_managed, .. } = self.info();
+        Reach { device: device_id, by_device: is_device_accessible, by_host: is_host_accessible, managed: is_managed }
+    }
 
     /// The driver that its memory comes from.
     fn driver(&self) -> &Arc<dyn Driver>;
@@ -108,6 +127,16 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// # Errors
     /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
+
+    /// Takes memory back behind everything that the device has now, whoever queued it. Names no stream, so none has to be
+    /// alive. The null address is fine.
+    ///
+    /// # Errors
+    /// As [`MemoryResource::deallocate`]; [`Error::Capturing`] while a stream of the device is being captured.
+    fn deallocate_behind_everything(&self, at: Address, bytes: u64) -> Result<()> {
+        hold_back_default_stream(self.driver().as_ref(), self.context())?;
+        self.deallocate(at, bytes, StreamHandle::LEGACY)
+    }
 
     /// Ends it: nothing can be allocated any more; what is live can still be given back. Twice is harmless.
     ///
@@ -174,6 +203,24 @@ pub trait MemoryResource: Send + Sync + Debug {
 
 fn no_pool(kind: Kind, attribute: PoolAttribute) -> Error {
     Error::Unsupported(format!("a {kind:?} resource has no pool, and so no attribute {attribute:?}").into())
+}
+
+/// Orders the default stream behind everything that the device has now.
+fn hold_back_default_stream(driver: &dyn Driver, device: DeviceId) -> Result<()> {
+    let event = driver.event_create(device)?;
+    let held = driver
+        .event_record_all(device, event)
+        .and_then(|()| driver.stream_wait(device, StreamHandle::LEGACY, event))
+        .or_else(|error| match error.kind {
+            ErrorKind::Unsupported => driver.synchronize(device),
+            _ => Err(error),
+        });
+    // Nobody comes back for it, so it gets a second chance.
+    let destroy = || driver.event_destroy(device, event);
+    if let Err(error) = destroy().or_else(|_| destroy()) {
+        tracing::warn!(%device, %error, "an event stays behind");
+    }
+    Ok(held?)
 }
 
 /// The device of that ordinal.

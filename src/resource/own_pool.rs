@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::memory_resource::{Info, Kind, MemoryResource, check_device};
+use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_device};
 use super::pool::{Location, Options, Pool};
 use super::{Error, Result};
 use crate::driver::{Access, Driver, Place, PoolAttribute};
@@ -19,6 +19,7 @@ pub struct OwnPool {
     kind: Kind,
     owned: bool,
     ipc: bool,
+    reach: Reach,
     closed: AtomicBool,
     /// The framework that its allocations are charged to.
     tag: u8,
@@ -31,7 +32,10 @@ impl OwnPool {
     /// [`Error::BadDevice`], the driver's.
     pub fn new(pool: Arc<Pool>, device: i32, tag: u8) -> Result<Self> {
         let device = pool.device(device)?.device();
-        Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, closed: AtomicBool::new(false), tag })
+        let host = pool.is_host();
+        let reach = Reach { device: (!host).then_some(device), by_device: true, by_host: host, managed: false };
+        let closed = AtomicBool::new(false);
+        Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, reach, closed, tag })
     }
 
     /// A pinned pool that stands in for the driver's.
@@ -71,16 +75,19 @@ impl MemoryResource for OwnPool {
     fn info(&self) -> Info {
         let home = self.pool.device(self.ordinal());
         let place = home.as_ref().map_or(Place::Device(self.device), |home| home.place());
-        let host = place.is_host();
         Info {
-            device_id: (!host).then_some(self.device),
+            device_id: self.reach.device,
             numa_id: if let Place::HostNuma(node) = place { Some(node) } else { None },
             is_handle_owned: self.owned,
-            is_host_accessible: host,
+            is_host_accessible: self.reach.by_host,
             is_ipc_enabled: self.ipc && home.is_ok_and(|home| home.is_shareable()),
             is_closed: self.closed.load(Ordering::Acquire),
             ..Info::new(self.kind)
         }
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -105,6 +112,10 @@ impl MemoryResource for OwnPool {
     #[inline]
     fn deallocate(&self, at: Address, _bytes: u64, stream: StreamHandle) -> Result<()> {
         self.pool.free(at, stream)
+    }
+
+    fn deallocate_behind_everything(&self, at: Address, _bytes: u64) -> Result<()> {
+        self.pool.free_behind_everything(at)
     }
 
     fn close(&self) -> Result<()> {

@@ -130,7 +130,7 @@ step_python() {
     run "examples/python/$name.py" 90 env PYTHONPATH="$PWD/python" python3 "examples/python/$name.py"
   done
 }
-step_interchange() { run "tests/gpu/interchange.py" 180 python3 tests/gpu/interchange.py; }
+step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 
 step_resource_costs() {
   cuda_program benches/gpu/resources.cu

@@ -172,6 +172,21 @@ class Attributes(Case):
             forebay._MemPoolAttributes()
 
 
+class Peers(Case):
+    def test_own_and_unknown(self):
+        resource = forebay.DeviceMemoryResource(0, {})
+        self.assertEqual(resource.peer_access(0), "rw")
+        for access in ("x", 1, True):
+            with self.subTest(access=access), self.refused(ValueError, "access"):
+                resource.set_peer_access(0, access)
+        for call in (lambda: resource.peer_access(1 << 20), lambda: resource.set_peer_access(1 << 20, "rw")):
+            with self.refused(ValueError):
+                call()
+        with self.refused(ValueError):
+            resource.set_peer_access(0, None)
+        self.assertEqual(resource.peer_access(0), "rw")
+
+
 class Virtual(Case):
     def test_grows_in_place_and_keeps_its_bytes(self):
         resource = forebay.VirtualMemoryResource(0)
@@ -383,6 +398,32 @@ class InPython(Case):
         del resource
         gc.collect()
         self.assertIsNone(watch())
+
+
+class Peers(Case):
+    """Needs two devices: `FOREBAY_HOST_DEVICES` gives the host driver more than one."""
+
+    def test_a_set_of_devices(self):
+        if forebay.Pool.shared().device_count < 2:
+            self.skipTest("there is one device")
+        for resource in (forebay.DeviceMemoryResource(0, {}), forebay.PoolMemoryResource(0)):
+            with self.subTest(resource=resource):
+                peers = resource.peer_accessible_by
+                self.assertEqual(set(peers), set())
+                resource.peer_accessible_by = [0, 1]
+                self.assertEqual(set(peers), {1})
+                self.assertIn(1, peers)
+                self.assertNotIn(0, peers)
+                self.assertNotIn("one", peers)
+                peers.discard(1)
+                peers.discard(1)
+                self.assertEqual(len(peers), 0)
+                peers.add(1)
+                self.assertEqual(resource.peer_access(1), "rw")
+                resource.peer_accessible_by = ()
+                self.assertIsNone(resource.peer_access(1))
+                with self.refused(ValueError):
+                    peers.add(64)
 
 
 if __name__ == "__main__":

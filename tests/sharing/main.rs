@@ -1,5 +1,11 @@
 //! Memory between real processes: on the host driver, and without any.
 
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: system calls on locals, and words in memory that the test has mapped"
+)]
+#![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod exchange;

@@ -165,21 +165,6 @@ fn an_importer_without_descriptors_left_is_told_so() {
 }
 
 #[test]
-fn a_program_that_dies_of_broken_pipes_does_not_die_of_importers() {
-    in_child("system::a_program_that_dies_of_broken_pipes_does_not_die_of_importers", &[], || {
-        // As in every C program; Rust's own ignore the signal.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        let (descriptor, _) = Nothing::offer(100);
-        let ask = question(&descriptor);
-        for _ in 0..200 {
-            // Gone before the answer.
-            send(raw_connect(&descriptor), &ask, SendFlags::NOSIGNAL).unwrap();
-        }
-        assert_eq!(take_all(&descriptor).unwrap(), 100);
-    });
-}
-
-#[test]
 fn descriptors_under_way_beyond_the_users_limit_are_waited_for() {
     in_child("system::descriptors_under_way_beyond_the_users_limit_are_waited_for", &[], || {
         if !is_root() {

@@ -125,7 +125,7 @@ class LibraryResource(MemoryResource):
         check(_library.forebay_resource_deallocate(self._handle, as_pointer(ptr), as_size(size), resolve(stream)[0]))
 
     def close(self) -> None:
-        """Ends the resource and its pool; of a pool that is not its own, nothing. Open buffers stay valid. Twice is harmless."""
+        """Ends the resource and its own pool. Open buffers stay valid. Twice is harmless; no effect on a pool not its own."""
         check(_library.forebay_resource_close(self._handle))
 
     def trim(self, keep: int = 0) -> None:

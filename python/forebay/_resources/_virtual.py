@@ -128,8 +128,8 @@ class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
 
         Notes
         -----
-        Where the buffer moves, work that is queued on the default stream already may still use the old address, and work
-        queued later must use the new one. Shrinking waits for that stream. Newer cuda.core only grows, and answers a second
+        Where the buffer moves, work that is queued on its stream (that of its allocation) may still use the old address, and
+        work queued later must use the new one: the call waits for that stream, and shrinking does too. Newer cuda.core only grows, and answers a second
         buffer instead.
         """
         size = as_size(new_size, "new_size")
@@ -137,7 +137,8 @@ class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
         if not isinstance(buf, Buffer):
             raise TypeError(f"buf is a {type(buf).__name__}: it must be a Buffer")
         try:
-            check(_library.forebay_resource_modify_allocation(self._handle, buf._handle, size, raw, None))
+            stream = buf._look().stream
+            check(_library.forebay_resource_modify_allocation(self._handle, buf._handle, size, raw, stream))
         finally:
             buf._remember(None)
         return buf

@@ -3,12 +3,16 @@
 //! Each check panics with what it expected. Data is judged by copying it to the program's own memory.
 //! Where CUDA does not promise which error it answers, any error will do, as long as nothing changed.
 
+mod host_memory;
 mod memory;
+mod pools;
+mod sharing;
 mod stream;
+mod virtual_memory;
 
 use std::thread;
 
-use super::{Driver, ErrorKind, Physical, Result};
+use super::{Driver, ErrorKind, HostFlags, Physical, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// One check: its name, and what it does to a driver.
@@ -46,6 +50,36 @@ pub fn suite() -> Vec<Check> {
         ("the_per_thread_stream_is_another_on_each_thread", stream::the_per_thread_stream_is_another_on_each_thread),
         ("an_ordinary_stream_is_not_captured", stream::an_ordinary_stream_is_not_captured),
         ("driver_pools_can_be_trimmed", stream::driver_pools_can_be_trimmed),
+        ("granularities_make_sense", virtual_memory::granularities_make_sense),
+        ("every_kind_of_device_memory_works", virtual_memory::every_kind_of_device_memory_works),
+        ("what_capabilities_deny_is_refused", virtual_memory::what_capabilities_deny_is_refused),
+        (
+            "memory_of_a_numa_node_is_the_hosts_and_the_devices",
+            virtual_memory::memory_of_a_numa_node_is_the_hosts_and_the_devices,
+        ),
+        ("hints_and_alignments_are_kept", virtual_memory::hints_and_alignments_are_kept),
+        ("access_that_is_not_named_stays", virtual_memory::access_that_is_not_named_stays),
+        ("a_device_has_a_name_of_its_own", virtual_memory::a_device_has_a_name_of_its_own),
+        ("patterns_are_filled", virtual_memory::patterns_are_filled),
+        ("default_pools_are_the_drivers", pools::default_pools_are_the_drivers),
+        ("pool_memory_lives_in_stream_order", pools::pool_memory_lives_in_stream_order),
+        ("pool_attributes_follow", pools::pool_attributes_follow),
+        ("a_pools_limits_hold", pools::a_pools_limits_hold),
+        ("a_destroyed_pools_memory_stays_until_freed", pools::a_destroyed_pools_memory_stays_until_freed),
+        ("a_pools_access_is_said_and_set", pools::a_pools_access_is_said_and_set),
+        ("pools_of_host_memory_work", pools::pools_of_host_memory_work),
+        ("pools_of_managed_memory_work", pools::pools_of_managed_memory_work),
+        ("a_pool_leaves_only_if_it_was_made_for_it", pools::a_pool_leaves_only_if_it_was_made_for_it),
+        ("page_locked_memory_is_reached_from_both_sides", host_memory::page_locked_memory_is_reached_from_both_sides),
+        ("freeing_page_locked_memory_waits", host_memory::freeing_page_locked_memory_waits),
+        ("memory_of_the_program_is_registered_once", host_memory::memory_of_the_program_is_registered_once),
+        ("managed_memory_is_everybodys", host_memory::managed_memory_is_everybodys),
+        ("a_pointer_is_known_for_what_it_is", host_memory::a_pointer_is_known_for_what_it_is),
+        ("exported_memory_comes_back_as_the_same", sharing::exported_memory_comes_back_as_the_same),
+        ("a_descriptor_holds_its_memory", sharing::a_descriptor_holds_its_memory),
+        ("what_cannot_leave_is_refused", sharing::what_cannot_leave_is_refused),
+        ("garbage_is_not_imported", sharing::garbage_is_not_imported),
+        ("plain_memory_is_named_for_others_alone", sharing::plain_memory_is_named_for_others_alone),
         ("threads_do_not_disturb_one_another", threads_do_not_disturb_one_another),
         ("nothing_stays_behind", nothing_stays_behind),
     ]
@@ -173,6 +207,10 @@ fn a_device_out_of_range_is_refused(driver: &dyn Driver) {
     refused("stream_create", ErrorKind::Invalid, driver.stream_create(beyond));
     refused("event_create", ErrorKind::Invalid, driver.event_create(DeviceId(u32::MAX)));
     refused("synchronize", ErrorKind::Invalid, driver.synchronize(beyond));
+    refused("device_uuid", ErrorKind::Invalid, driver.device_uuid(beyond));
+    refused("can_access_peer", ErrorKind::Invalid, driver.can_access_peer(beyond, DEVICE));
+    refused("host_allocate", ErrorKind::Invalid, driver.host_allocate(beyond, 512, HostFlags::default()));
+    refused("pointer", ErrorKind::Invalid, driver.pointer(beyond, Address(512)));
 }
 
 // ---- all together ------------------------------------------------------------------------------------

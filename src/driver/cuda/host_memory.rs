@@ -128,7 +128,8 @@ fn read_pointer([memory, managed, ordinal, legacy_ipc, start, bytes]: [u64; 6]) 
     // Host memory has the ordinal of whoever pinned it, and what belongs to no device a negative one.
     let owned = matches!(kind, PointerKind::Device | PointerKind::Managed);
     let device = u32::try_from(ordinal as u32 as i32).ok().filter(|_| owned).map(DeviceId);
-    let range = (kind != PointerKind::Unknown && bytes != 0).then_some((Address(start), bytes));
+    // Of an imported pool's memory it says the size and no start.
+    let range = (kind != PointerKind::Unknown && start != 0 && bytes != 0).then_some((Address(start), bytes));
     PointerInfo { kind, device, range, legacy_ipc: kind == PointerKind::Device && legacy_ipc != 0 }
 }
 

@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use bytemuck::{Pod, Zeroable};
 
 use super::fault::Call;
+use super::memory::page_size;
 use crate::driver::{Place, Result};
 use crate::units::{Address, DeviceId};
 
@@ -162,6 +163,15 @@ impl SharedFile {
             bytes if bytes > 0 && bytes <= MEMORY_BYTES - offset && bytes.is_multiple_of(RECORD_PAGE) => Ok(bytes),
             _ => Err(call.invalid(format!("nothing is shared at {offset:#x} of the other process's memory"))),
         }
+    }
+
+    /// Holds an offset and a size from elsewhere against what is noted.
+    pub(super) fn confirm(&self, call: Call, offset: u64, bytes: u64) -> Result<()> {
+        let noted = self.recorded(call, offset)?;
+        if noted != bytes || !bytes.is_multiple_of(page_size()) {
+            return Err(call.invalid(format!("{noted} bytes are shared at {offset:#x}, the blob says {bytes}")));
+        }
+        Ok(())
     }
 
     /// Maps `bytes` from `offset` over whatever is at `at`.

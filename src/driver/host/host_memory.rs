@@ -31,9 +31,9 @@ impl Memory {
             return Err(call.invalid(format!("{at}+{bytes} is the driver's own memory")));
         }
         let page = page_size();
-        let (first, length) = (at.0 & !(page - 1), end.next_multiple_of(page) - (at.0 & !(page - 1)));
+        let (first, last) = (at.0 & !(page - 1), (end - 1) | (page - 1));
         // SAFETY: changes nothing of the memory; the kernel says whether all of it is mapped.
-        if unsafe { libc::msync(first as *mut libc::c_void, length as usize, libc::MS_ASYNC) } != 0 {
+        if unsafe { libc::msync(first as *mut libc::c_void, (last - first) as usize, libc::MS_ASYNC) } != 0 {
             return Err(call.invalid(format!("{at}+{bytes} is not all mapped in this process")));
         }
         self.registrations.insert(at.0, Registration { bytes });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::access::Rights;
 use super::blocks::{Block, Kind};
 use super::fault::Call;
-use super::file::{Content, MEMORY_BYTES, SharedFile};
+use super::file::{Content, SharedFile};
 use super::memory::{Memory, page_size};
 use crate::driver::{Access, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Result};
 use crate::units::{Address, Human};
@@ -171,7 +171,7 @@ impl Memory {
         }
         let (account, file, offset) = (pool.account(), Arc::clone(&pool.file), pool.next_offset);
         let growth = (pool.used + bytes).saturating_sub(pool.reserved);
-        let most = pool.options.max_size.next_multiple_of(page_size());
+        let most = pool.options.max_size.checked_next_multiple_of(page_size()).unwrap_or(u64::MAX);
         if pool.options.max_size > 0 && pool.reserved + growth > most {
             let (asked, used) = (Human(bytes), Human(pool.used));
             let detail = format!("asked for {asked} ({bytes} bytes), {used} of the pool's {} are in use", Human(most));
@@ -335,15 +335,6 @@ impl Memory {
             return Err(call.invalid(format!("{wish}: {only:?} is all that is possible there")));
         }
         pool.rights.set(place, access);
-        Ok(())
-    }
-
-    /// An offset and a size from elsewhere, against what the pool's owner noted.
-    pub(super) fn check_shared(&self, call: Call, file: &SharedFile, offset: u64, bytes: u64) -> Result<()> {
-        let noted = file.recorded(call, offset)?;
-        if noted != bytes || offset > MEMORY_BYTES || !bytes.is_multiple_of(page_size()) {
-            return Err(call.invalid(format!("{noted} bytes are shared at {offset:#x}, the blob says {bytes}")));
-        }
         Ok(())
     }
 }

@@ -163,7 +163,7 @@ impl Pools for HostDriver {
     fn pool_export_pointer(&self, device: DeviceId, at: Address) -> Result<Blob> {
         self.enter(Call::PoolExportPointer, device)?;
         let (file, offset, bytes) = self.memory.write().share_pool_block(at)?;
-        Ok(Ticket::new(Purpose::PoolPointer, &file, offset, bytes))
+        Ok(Ticket::blob(Purpose::PoolPointer, &file, offset, bytes))
     }
 
     fn pool_import_pointer(&self, device: DeviceId, pool: PoolHandle, blob: &Blob) -> Result<Address> {
@@ -176,7 +176,7 @@ impl Pools for HostDriver {
             return Err(call.invalid(format!("the blob names no memory of pool {}, or that was not imported", pool.0)));
         }
         let file = Arc::clone(&found.file);
-        memory.check_shared(call, &file, ticket.offset, ticket.bytes)?;
+        file.confirm(call, ticket.offset, ticket.bytes)?;
         memory.open_pool_block(pool, ticket.offset, ticket.bytes)
     }
 }

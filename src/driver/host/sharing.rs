@@ -83,7 +83,7 @@ impl Sharing for HostDriver {
         let call = Call::ExportFabric;
         self.enter(call, device)?;
         self.memory.write().export(call, device, physical, Share::Fabric, |range| {
-            Ok(Ticket::new(Purpose::Fabric, &range.file, range.offset, range.bytes))
+            Ok(Ticket::blob(Purpose::Fabric, &range.file, range.offset, range.bytes))
         })
     }
 
@@ -107,7 +107,7 @@ impl Sharing for HostDriver {
         if let Some(block) = memory.blocks.get_mut(&at.0) {
             block.kind = Kind::Plain { device: owner, offset, shared: true };
         }
-        Ok(Ticket::new(Purpose::Legacy, &file, offset, bytes))
+        Ok(Ticket::blob(Purpose::Legacy, &file, offset, bytes))
     }
 
     fn ipc_open(&self, device: DeviceId, blob: &Blob) -> Result<Address> {
@@ -119,7 +119,7 @@ impl Sharing for HostDriver {
         }
         let file = ticket.open(call)?;
         let mut memory = self.memory.write();
-        memory.check_shared(call, &file, ticket.offset, ticket.bytes)?;
+        file.confirm(call, ticket.offset, ticket.bytes)?;
         let file = memory.adopt(call, file, Content::Physical)?;
         memory.add_file_block(call, (&file, ticket.offset), ticket.bytes, Kind::Opened { device })
     }

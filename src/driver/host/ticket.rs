@@ -33,7 +33,8 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(purpose: Purpose, file: &SharedFile, offset: u64, bytes: u64) -> Blob {
+    /// What to hand to the other process.
+    pub(super) fn blob(purpose: Purpose, file: &SharedFile, offset: u64, bytes: u64) -> Blob {
         let ticket = Self {
             magic: MAGIC,
             purpose: purpose as u32,

@@ -1,6 +1,9 @@
 //! Data in and out of buffers, in the order of a stream.
 
+use std::sync::Arc;
+
 use super::{Buffer, closed};
+use crate::driver::Driver;
 use crate::resource::{Error, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -18,7 +21,8 @@ impl Buffer {
             )));
         }
         if to.bytes > 0 {
-            self.driver.copy(self.context_with(source), to.at, from.at, to.bytes, stream)?;
+            let (driver, context) = self.home_with(source)?;
+            driver.copy(context, to.at, from.at, to.bytes, stream)?;
         }
         Ok(())
     }
@@ -56,17 +60,19 @@ impl Buffer {
                 memory.bytes, memory.at
             )));
         }
+        let (driver, context) = self.home()?;
         match (memory.bytes, width) {
             (0, _) => {}
-            (bytes, 1) => self.driver.fill(self.context, memory.at, value.to_le_bytes()[0], bytes, stream)?,
-            (bytes, _) => self.driver.fill_pattern(self.context, memory.at, value, width, bytes, stream)?,
+            (bytes, 1) => driver.fill(context, memory.at, value.to_le_bytes()[0], bytes, stream)?,
+            (bytes, _) => driver.fill_pattern(context, memory.at, value, width, bytes, stream)?,
         }
         Ok(())
     }
 
     /// The device whose stream copies between two buffers: memory of the host has none of its own.
-    fn context_with(&self, other: &Self) -> DeviceId {
+    fn home_with(&self, other: &Self) -> Result<(&Arc<dyn Driver>, DeviceId)> {
+        let (driver, context) = self.home()?;
         let mine = self.facts.lock().reach.device;
-        mine.or(other.facts.lock().reach.device).unwrap_or(self.context)
+        Ok((driver, mine.or(other.facts.lock().reach.device).unwrap_or(context)))
     }
 }

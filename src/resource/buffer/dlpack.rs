@@ -12,8 +12,9 @@ use dlpark::ffi::{
 };
 
 use super::memory::{Hold, Memory};
-use super::{Buffer, Facts, Owner, Reach};
+use super::{Buffer, Facts, Owner};
 use crate::driver::Driver;
+use crate::resource::memory_resource::Reach;
 use crate::resource::sharing::Path;
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -65,6 +66,7 @@ pub fn export_legacy(buffer: &Buffer) -> Result<*mut DLManagedTensor> {
 
 fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Result<*mut Lent<T>> {
     let memory = buffer.open()?;
+    memory.lend();
     let (at, bytes) = (memory.at, memory.bytes);
     let mut lent = Box::<Lent<T>>::new_uninit();
     let place = lent.as_mut_ptr();
@@ -190,7 +192,7 @@ impl Buffer {
         let deleter = Deleter(tensor);
         let owner = Owner::new(move || deleter.call());
         let facts = Facts { at, bytes, reach, path: Path::None };
-        Ok(Self::new(driver, reach.device.unwrap_or_default(), None, Hold::Owner(Some(owner)), stream, facts))
+        Ok(Self::elsewhere(driver, reach.device.unwrap_or_default(), None, Hold::Owner(Some(owner)), stream, facts))
     }
 }
 

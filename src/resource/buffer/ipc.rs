@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Weak};
 
-use super::memory::Hold;
-use super::{Buffer, Facts, Reach};
+use super::memory::{Hold, Home};
+use super::{Buffer, Facts};
 use crate::driver::{Access, Driver, Physical, Place, PointerKind, Share};
 use crate::resource::driver_pool::from_registry;
-use crate::resource::memory_resource::MemoryResource;
+use crate::resource::memory_resource::{MemoryResource, Reach};
 use crate::resource::pool::Pool;
 use crate::resource::sharing::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
@@ -35,7 +35,7 @@ impl Buffer {
             return Err(Error::invalid("a buffer of 0 bytes has no memory that could be shared"));
         }
         let descriptor = match &self.resource {
-            None => export_foreign(&self.driver, memory.at, memory.bytes)?,
+            None => export_foreign(self.home()?.0, memory.at, memory.bytes)?,
             Some(resource) => self.export_from(resource, memory.at, memory.bytes)?,
         };
         *known = Some(descriptor);
@@ -46,7 +46,11 @@ impl Buffer {
         if let Some(pool) = resource.as_driver_pool() {
             let (blob, uuid) = pool.export_pointer(at)?;
             let place = resource.info().device_id.map_or(Place::Host, Place::Device);
-            return Descriptor::new(Route::Pool { blob, pool: uuid }, bytes, Location::of(&*self.driver, place)?);
+            return Descriptor::new(
+                Route::Pool { blob, pool: uuid },
+                bytes,
+                Location::of(&**resource.driver(), place)?,
+            );
         }
         if !resource.info().is_ipc_enabled {
             return Err(Error::NotPermitted(
@@ -63,7 +67,7 @@ impl Buffer {
         let ticket = offer(Arc::new(Region { resource: Arc::downgrade(resource), at }))?;
         virtual_memory.exported(at, Box::new(move || withdraw(ticket.key))).inspect_err(|_| withdraw(ticket.key))?;
         let fabric = virtual_memory.share() == Share::Fabric;
-        Descriptor::new(ticket.route(fabric), bytes, Location::of(&*self.driver, virtual_memory.place())?)
+        Descriptor::new(ticket.route(fabric), bytes, Location::of(&**resource.driver(), virtual_memory.place())?)
     }
 }
 
@@ -238,7 +242,8 @@ impl Buffer {
                 let reach = Reach { device: Some(device), by_device: true, by_host: false, managed: false };
                 let (at, bytes) = (base.plus(offset), descriptor.bytes());
                 let facts = Facts { at, bytes, reach, path: Path::Legacy };
-                let buffer = Self::new(driver, device, None, Hold::Opened(base), stream, facts);
+                let home = Home { driver: Arc::clone(driver), context: device };
+                let buffer = Self::elsewhere(driver, device, None, Hold::Opened(base, home), stream, facts);
                 // From the start on: what lies behind may be another allocation, which has room enough.
                 fits(driver, device, base, offset + bytes)?;
                 Ok(buffer)
@@ -271,7 +276,8 @@ impl Buffer {
             managed: false,
         };
         let facts = Facts { at: imported.address(), bytes: imported.bytes(), reach, path: imported.path() };
-        Ok(Self::new(driver, device, resource.cloned(), Hold::Imported(imported), stream, facts))
+        let home = Home { driver: Arc::clone(driver), context: device };
+        Ok(Self::elsewhere(driver, device, resource.cloned(), Hold::Imported(imported, home), stream, facts))
     }
 }
 

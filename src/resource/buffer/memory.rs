@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::driver::{Driver, process};
 use crate::resource::Result;
@@ -35,35 +35,46 @@ pub(super) enum Hold {
     /// Taken when told.
     Owner(Option<Owner>),
     /// Another process's physical memory.
-    Imported(Imported),
+    Imported(Imported, Home),
     /// Another process's plain allocation, opened at this address.
-    Opened(Address),
+    Opened(Address, Home),
     Nobody,
+}
+
+/// Whose streams are waited for before memory is taken away.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub driver: Arc<dyn Driver>,
+    pub context: DeviceId,
+}
+
+impl Home {
+    /// Unmapping takes the memory away from what is queued.
+    fn wait(&self, stream: StreamHandle, lent: bool) -> Result<()> {
+        if lent {
+            self.driver.synchronize(self.context)?;
+        } else {
+            self.driver.stream_synchronize(self.context, stream)?;
+        }
+        Ok(())
+    }
 }
 
 /// Memory that is live.
 #[derive(Debug)]
 pub(super) struct Memory {
-    driver: Arc<dyn Driver>,
-    context: DeviceId,
     pub at: Address,
     pub bytes: u64,
     hold: Hold,
     stream: AtomicU64,
+    /// Tensors were made of it: nobody says which streams used them, nor whether its own is still alive at the end.
+    lent: AtomicBool,
     ended: bool,
 }
 
 impl Memory {
-    pub fn new(
-        driver: &Arc<dyn Driver>,
-        context: DeviceId,
-        at: Address,
-        bytes: u64,
-        hold: Hold,
-        stream: StreamHandle,
-    ) -> Self {
-        let stream = AtomicU64::new(stream.0);
-        Self { driver: Arc::clone(driver), context, at, bytes, hold, stream, ended: false }
+    pub fn new(at: Address, bytes: u64, hold: Hold, stream: StreamHandle) -> Self {
+        Self { at, bytes, hold, stream: AtomicU64::new(stream.0), lent: AtomicBool::new(false), ended: false }
     }
 
     pub fn stream(&self) -> StreamHandle {
@@ -72,6 +83,10 @@ impl Memory {
 
     pub fn set_stream(&self, stream: StreamHandle) {
         self.stream.store(stream.0, Ordering::Relaxed);
+    }
+
+    pub fn lend(&self) {
+        self.lent.store(true, Ordering::Relaxed);
     }
 
     pub fn moved(&mut self, at: Address, bytes: u64) {
@@ -91,17 +106,17 @@ impl Memory {
 
     fn give_back(&mut self) -> Result<()> {
         self.ended = true;
-        let stream = self.stream();
+        let lent = *self.lent.get_mut();
         match &self.hold {
-            Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, stream)?,
-            Hold::Imported(imported) => {
-                // Unmapping takes the memory away from what is queued.
-                self.driver.stream_synchronize(self.context, stream)?;
+            Hold::Resource(resource) if lent => resource.deallocate_behind_everything(self.at, self.bytes)?,
+            Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, self.stream())?,
+            Hold::Imported(imported, home) => {
+                home.wait(self.stream(), lent)?;
                 imported.close()?;
             }
-            Hold::Opened(base) => {
-                self.driver.stream_synchronize(self.context, stream)?;
-                self.driver.ipc_close(self.context, *base)?;
+            Hold::Opened(base, home) => {
+                home.wait(self.stream(), lent)?;
+                home.driver.ipc_close(home.context, *base)?;
             }
             Hold::Owner(_) | Hold::Nobody => {}
         }

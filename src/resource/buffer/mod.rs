@@ -17,7 +17,7 @@ pub use ipc::{export_foreign, export_pointer};
 pub use memory::Owner;
 
 use self::memory::{Hold, Memory};
-use super::memory_resource::{MemoryResource, check_bytes};
+use super::memory_resource::{MemoryResource, Reach, check_bytes};
 use super::sharing::{Descriptor, Path};
 use super::virtual_memory::VirtualOptions;
 use super::{Error, Result};
@@ -33,9 +33,8 @@ pub struct Buffer {
     resource: Option<Arc<dyn MemoryResource>>,
     /// What other processes were told of it.
     exported: Mutex<Option<Descriptor>>,
-    driver: Arc<dyn Driver>,
-    /// In whose context its calls are made.
-    context: DeviceId,
+    /// For memory that did not come from the resource: the driver, and the device in whose context its calls are made.
+    elsewhere: Option<(Arc<dyn Driver>, DeviceId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +43,6 @@ struct Facts {
     bytes: u64,
     reach: Reach,
     path: Path,
-}
-
-/// Who can use the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reach {
-    device: Option<DeviceId>,
-    by_device: bool,
-    by_host: bool,
-    managed: bool,
 }
 
 /// What can be asked of a buffer at any time.
@@ -119,7 +109,8 @@ impl Buffer {
             managed: info.kind == PointerKind::Managed,
         };
         let context = info.device.unwrap_or_default();
-        Ok(Self::new(driver, context, None, hold, stream, Facts { at, bytes, reach, path: Path::None }))
+        let facts = Facts { at, bytes, reach, path: Path::None };
+        Ok(Self::elsewhere(driver, context, None, hold, stream, facts))
     }
 
     fn of_resource(
@@ -130,11 +121,12 @@ impl Buffer {
         path: Path,
     ) -> Self {
         let hold = Hold::Resource(Arc::clone(resource));
-        let facts = Facts { at, bytes, reach: Reach::of(resource.as_ref()), path };
-        Self::new(resource.driver(), resource.context(), Some(Arc::clone(resource)), hold, stream, facts)
+        let facts = Facts { at, bytes, reach: resource.reach(), path };
+        Self::new(Some(Arc::clone(resource)), None, hold, stream, facts)
     }
 
-    fn new(
+    /// pre: the resource, if any, did not give the memory.
+    fn elsewhere(
         driver: &Arc<dyn Driver>,
         context: DeviceId,
         resource: Option<Arc<dyn MemoryResource>>,
@@ -142,15 +134,30 @@ impl Buffer {
         stream: StreamHandle,
         facts: Facts,
     ) -> Self {
-        let memory = Memory::new(driver, context, facts.at, facts.bytes, hold, stream);
+        Self::new(resource, Some((Arc::clone(driver), context)), hold, stream, facts)
+    }
+
+    fn new(
+        resource: Option<Arc<dyn MemoryResource>>,
+        elsewhere: Option<(Arc<dyn Driver>, DeviceId)>,
+        hold: Hold,
+        stream: StreamHandle,
+        facts: Facts,
+    ) -> Self {
         Self {
-            memory: Mutex::new(Some(Arc::new(memory))),
+            memory: Mutex::new(Some(Arc::new(Memory::new(facts.at, facts.bytes, hold, stream)))),
             facts: Mutex::new(facts),
             resource,
             exported: Mutex::new(None),
-            driver: Arc::clone(driver),
-            context,
+            elsewhere,
         }
+    }
+
+    /// The driver of its memory, and the device in whose context its calls are made.
+    fn home(&self) -> Result<(&Arc<dyn Driver>, DeviceId)> {
+        let of_resource = || self.resource.as_ref().map(|resource| (resource.driver(), resource.context()));
+        let elsewhere = self.elsewhere.as_ref().map(|(driver, context)| (driver, *context));
+        elsewhere.or_else(of_resource).ok_or_else(closed)
     }
 
     /// What is known of it.
@@ -178,7 +185,9 @@ impl Buffer {
     }
 
     /// Gives the memory back in the order of `stream`; of the allocation's stream where none is named. Twice is
-    /// harmless. While tensors made of the buffer are alive the memory stays, and goes back with the last of them.
+    /// harmless. While tensors made of the buffer are alive the memory stays, and goes back with the last of them. Memory
+    /// of which tensors were made goes back behind everything that the device has then, and no stream is touched: nobody
+    /// says which streams used them.
     ///
     /// # Errors
     /// The resource's. The buffer is then still open.
@@ -245,18 +254,6 @@ pub enum From {
     Owner(Owner),
     /// Nobody.
     Nobody,
-}
-
-impl Reach {
-    fn of(resource: &dyn MemoryResource) -> Self {
-        let info = resource.info();
-        Self {
-            device: info.device_id,
-            by_device: info.is_device_accessible,
-            by_host: info.is_host_accessible,
-            managed: info.is_managed,
-        }
-    }
 }
 
 fn closed() -> Error {

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
 
-use super::DriverPool;
-use crate::driver::{Access, Driver, Place, PoolHandle, PoolOptions};
+use super::{DriverPool, Shared};
+use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
 use crate::resource::memory_resource::{Kind, MemoryResource, check_device};
 use crate::resource::own_pool::OwnPool;
 use crate::resource::plain::{Plain, PlainResource};
@@ -132,7 +133,13 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         ));
     }
     let handle = match source {
-        Source::New => driver.pool_create(device, &new)?,
+        Source::New => driver.pool_create(device, &new).map_err(|error| match new.place {
+            // Nothing else that a caller chose can be wrong here.
+            Some(Place::HostNuma(node)) if error.kind == ErrorKind::Invalid => {
+                Error::invalid(format_args!("numa_id is {node}, and there is no pool on such a node ({error})"))
+            }
+            _ => error.into(),
+        })?,
         Source::Current => driver.pool_current(device, new.place, new.managed)?,
         Source::Default => driver.pool_default(device, new.place, new.managed)?,
         Source::Handle(0) => return Err(Error::invalid("the handle of a pool is 0: pass a CUmemoryPool")),
@@ -149,7 +156,7 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         ipc: owned && new.share,
         mapped: false,
         closed: RwLock::new(false),
-        shared: Mutex::default(),
+        shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(Uuid::new_v4) }),
     })
 }
 

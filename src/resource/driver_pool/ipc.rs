@@ -15,7 +15,7 @@ use crate::resource::{Error, Result};
 use crate::units::Address;
 
 /// Mapped pools of this process, by the uuid of the pool.
-static MAPPED: Registry<DriverPool> = Registry::new();
+pub(super) static MAPPED: Registry<DriverPool> = Registry::new();
 
 impl DriverPool {
     /// The pool's descriptor and its name among processes. The resource owns the descriptor and closes it when it
@@ -27,29 +27,25 @@ impl DriverPool {
         if !self.ipc || self.mapped {
             return Err(self.not_shared());
         }
-        // As everywhere, `closed` before `shared`.
-        let closed = self.closed.read();
-        if *closed {
-            return Err(self.closed());
-        }
-        let mut shared = self.shared.lock();
-        let fd = match shared.fd.take() {
-            Some(fd) => fd,
-            None => self.driver.pool_export_fd(self.device, self.handle)?,
-        };
-        let uuid = *shared.uuid.get_or_insert_with(Uuid::new_v4);
-        let fd: &OwnedFd = shared.fd.insert(fd);
-        Ok(take(fd.as_fd(), uuid))
+        // In this order, as `close` has it.
+        self.open(|pool| {
+            let mut shared = self.shared.lock();
+            let fd = match shared.fd.take() {
+                Some(fd) => fd,
+                None => self.driver.pool_export_fd(self.device, pool)?,
+            };
+            let uuid = shared.uuid.unwrap_or_default();
+            let fd: &OwnedFd = shared.fd.insert(fd);
+            Ok(take(fd.as_fd(), uuid))
+        })
     }
 
     /// Names a live block for another process that has mapped this pool.
     pub(in crate::resource) fn export_pointer(&self, at: Address) -> Result<(Blob, Option<Uuid>)> {
-        if !self.ipc || self.mapped {
-            return Err(self.not_shared());
-        }
+        // CUDA names pointers only of pools that were exported.
+        self.allocation_handle(|_, _| ())?;
         let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
-        let uuid = *self.shared.lock().uuid.get_or_insert_with(Uuid::new_v4);
-        Ok((blob, Some(uuid)))
+        Ok((blob, self.shared.lock().uuid))
     }
 
     /// The block that the pool's own process named.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub use create::{DeviceOptions, ManagedOptions, PinnedOptions, Source, device, managed, pinned};
 pub use ipc::{from_allocation_handle, from_registry, register};
 
-use super::memory_resource::{Info, Kind, MemoryResource, check_bytes, check_device};
+use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_bytes, check_device};
 use super::{Error, Result};
 use crate::driver::{self, Access, Driver, ErrorKind, Place, PoolAttribute, PoolHandle};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -38,12 +38,12 @@ pub struct DriverPool {
     shared: Mutex<Shared>,
 }
 
-/// What sharing the pool has made.
+/// What sharing the pool takes.
 #[derive(Debug, Default)]
 struct Shared {
     /// The pool's descriptor, made when first asked for.
     fd: Option<OwnedFd>,
-    /// The pool's name among processes.
+    /// The pool's name among processes, where it is shared.
     uuid: Option<Uuid>,
 }
 
@@ -64,12 +64,7 @@ impl DriverPool {
 
 impl MemoryResource for DriverPool {
     fn info(&self) -> Info {
-        let host = self.kind == Kind::Pinned;
-        let managed = self.kind == Kind::Managed;
-        let device = match self.place {
-            Some(Place::Device(device)) => Some(device),
-            _ => None,
-        };
+        let Reach { device, by_host, managed, .. } = self.reach();
         Info {
             device_id: device,
             numa_id: if let (Kind::Pinned, Some(Place::HostNuma(node))) = (self.kind, self.place) {
@@ -78,7 +73,7 @@ impl MemoryResource for DriverPool {
                 None
             },
             is_handle_owned: self.owned,
-            is_host_accessible: host || managed,
+            is_host_accessible: by_host,
             is_managed: managed,
             is_ipc_enabled: self.ipc,
             is_mapped: self.mapped,
@@ -88,6 +83,11 @@ impl MemoryResource for DriverPool {
             preferred: if managed { self.place } else { None },
             ..Info::new(self.kind)
         }
+    }
+
+    fn reach(&self) -> Reach {
+        let device = if let Some(Place::Device(device)) = self.place { Some(device) } else { None };
+        Reach { device, by_device: true, by_host: self.kind != Kind::Device, managed: self.kind == Kind::Managed }
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -135,7 +135,12 @@ impl MemoryResource for DriverPool {
         }
         self.driver.pool_destroy(self.device, self.handle)?;
         *closed = true;
-        self.shared.lock().fd = None;
+        let mut shared = self.shared.lock();
+        shared.fd = None;
+        if let Some(uuid) = shared.uuid.filter(|_| self.mapped) {
+            // Nobody is to find a closed pool.
+            ipc::MAPPED.remove(uuid, self);
+        }
         Ok(())
     }
 

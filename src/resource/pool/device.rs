@@ -220,7 +220,7 @@ impl DevicePool {
     pub(super) fn free(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() {
-            return self.free_special(stream, start, header, Freeing { behind_allocation: false, captured });
+            return self.free_special(stream, start, header, Freeing { behind: Behind::Stream, captured });
         }
         if !self.take_from(stream, start, header) {
             return self.free_contended(stream, at, captured);
@@ -243,7 +243,13 @@ impl DevicePool {
         if header.stream() == stream.slot {
             return self.free(stream, at, captured);
         }
-        self.free_special(stream, start, header, Freeing { behind_allocation: true, captured })
+        self.free_special(stream, start, header, Freeing { behind: Behind::Allocation, captured })
+    }
+
+    /// Takes a block back in the order of `stream` and of everything else that the device has now.
+    pub(super) fn free_behind_everything(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
+        let (start, header) = self.find_live(at)?;
+        self.free_special(stream, start, header, Freeing { behind: Behind::Everything, captured })
     }
 
     /// Takes a block that a front cache did not keep.
@@ -276,7 +282,7 @@ impl DevicePool {
     fn free_contended(&self, stream: &Arc<Stream>, at: Address, captured: bool) -> Result<()> {
         let (start, header) = self.find_live(at)?;
         if header.is_special() {
-            self.free_special(stream, start, header, Freeing { behind_allocation: false, captured })
+            self.free_special(stream, start, header, Freeing { behind: Behind::Stream, captured })
         } else {
             Err(self.bad_free(at))
         }
@@ -401,11 +407,21 @@ impl DevicePool {
     }
 }
 
+/// Which work a block that comes back may still be used by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// What the freeing stream has now.
+    Stream,
+    /// Also what the stream of the allocation has, whether that is alive or not.
+    Allocation,
+    /// Also what every other stream of the device has.
+    Everything,
+}
+
 /// How a block comes back.
 #[derive(Clone, Copy)]
 pub(super) struct Freeing {
-    /// Also behind the stream that it was allocated on, whether that is alive or not.
-    pub behind_allocation: bool,
+    pub behind: Behind,
     /// The freeing stream is being captured.
     pub captured: bool,
 }

@@ -198,7 +198,22 @@ impl Pool {
         self.free_by(at, stream, DevicePool::free_behind_both)
     }
 
-    /// Both ways to free differ only where a hit does not do.
+    /// The same behind everything that the device has now, whoever queued it: for memory that was in hands that do not
+    /// say which streams used it.
+    ///
+    /// # Errors
+    /// As [`Pool::free`].
+    pub fn free_behind_everything(&self, at: Address) -> Result<()> {
+        if at.0 == 0 {
+            return Ok(());
+        }
+        let device = self.device_of(at)?;
+        self.on_stream(device, StreamHandle::LEGACY, |home, stream, captured| {
+            home.free_behind_everything(stream, at, captured)
+        })
+    }
+
+    /// The ways to free in the order of a stream differ only where a hit does not do.
     #[inline]
     fn free_by(
         &self,

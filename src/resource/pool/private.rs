@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::device::{DevicePool, Freeing};
+use super::device::{Behind, DevicePool, Freeing};
 use super::fence::Fence;
 use super::inner::{Deferred, Inner};
 use super::room::Asker;
@@ -180,15 +180,20 @@ impl DevicePool {
         if let Some(id) = inner.private_blocks.remove(&start) {
             // It goes back to the stream of its allocation, and only that stream's uses are in that order.
             let home = header.stream();
-            let used_elsewhere = stream.slot != home || uses.iter().any(|user| user.slot != home);
+            let used_elsewhere =
+                how.behind == Behind::Everything || stream.slot != home || uses.iter().any(|user| user.slot != home);
             self.free_private(&mut inner, id, start, home, used_elsewhere);
             return Ok(());
         }
         let fences = self.raise_own(stream, how.captured).and_then(|()| {
             // What the freeing stream itself has queued comes first anyway.
             let recorded = uses.iter().filter(|user| user.slot != stream.slot).map(|user| self.fence_for_user(user));
-            let allocation = how.behind_allocation.then(|| self.fence_behind(header.stream()));
-            recorded.chain(allocation).collect::<crate::driver::Result<Vec<_>>>()
+            let further = match how.behind {
+                Behind::Stream => None,
+                Behind::Allocation => Some(self.fence_behind(header.stream())),
+                Behind::Everything => Some(self.fence_behind_everything()),
+            };
+            recorded.chain(further).collect::<crate::driver::Result<Vec<_>>>()
         });
         match fences {
             Ok(fences) if fences.is_empty() => {
@@ -218,13 +223,18 @@ impl DevicePool {
         let known = self.streams.read().slots.get(slot as usize).cloned().flatten();
         match known.filter(|stream| stream.is_durable()) {
             Some(stream) => self.fence_after(&stream),
-            // An event over the whole device would break the capture.
-            None if self.routing.load(Ordering::Acquire) != 0 => {
-                let why = "a graph is being captured";
-                Err(DriverError::new(ErrorKind::Capturing, "event over the whole device", why))
-            }
-            None => Fence::after_everything(&self.driver, self.device),
+            None => self.fence_behind_everything(),
         }
+    }
+
+    /// A fence behind all work of the device.
+    fn fence_behind_everything(&self) -> crate::driver::Result<Arc<Fence>> {
+        if self.routing.load(Ordering::Acquire) != 0 {
+            // An event over the whole device would break the capture.
+            let why = "a graph is being captured";
+            return Err(DriverError::new(ErrorKind::Capturing, "event over the whole device", why));
+        }
+        Fence::after_everything(&self.driver, self.device)
     }
 
     fn free_private(&self, inner: &mut Inner, id: u128, start: u64, slot: u16, used_elsewhere: bool) {

@@ -18,8 +18,11 @@ impl DevicePool {
         let stats = self.stats();
         let mut text = String::new();
         let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
-        let device = self.driver.memory_info(self.device);
-        let device = device.map_or("?".to_owned(), |info| format!("{} of {}", Human(info.free), Human(info.total)));
+        let place = self.backing.place();
+        let free = match self.driver.memory_info(self.device) {
+            Ok(info) if !place.is_host() => format!("free on {place} {} of {}", Human(info.free), Human(info.total)),
+            _ => format!("pinned on {place}, which has {}", Human(self.backing.total)),
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -31,10 +34,9 @@ impl DevicePool {
         );
         let _ = writeln!(
             text,
-            "  held {} (peak {}), limit {limit}, free on device {} {device}",
+            "  held {} (peak {}), limit {limit}, {free}",
             Human(stats.physical),
-            Human(stats.physical_peak),
-            self.device
+            Human(stats.physical_peak)
         );
         let by_framework = FRAMEWORKS.iter().zip(stats.live_by_framework).filter(|&(_, bytes)| bytes > 0);
         let holders: Vec<String> = by_framework.map(|(name, bytes)| format!("{name} {}", Human(bytes))).collect();
@@ -60,21 +62,21 @@ impl DevicePool {
 
     #[cold]
     pub(super) fn out_of_memory(&self, bytes: u64, shortage: &Shortage) -> Error {
+        let place = self.backing.place();
         let why = match shortage {
             Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
-            Shortage::Device(error) => format!("the device has no more ({error})"),
+            Shortage::Device(error) => format!("{place} has no more ({error})"),
             Shortage::Addresses => {
-                format!("more than the pool's addresses, and the device has {}", Human(self.backing.total))
+                format!("more than the pool's addresses, and {place} has {}", Human(self.backing.total))
             }
         };
         let hint = match shortage {
             Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
-            Shortage::Device(_) => "free memory, or end other programs on the device",
+            Shortage::Device(_) => "free memory, or end other programs that use it",
             Shortage::Addresses => "ask for less",
         };
         let text = format!(
-            "Forebay: out of memory on device {}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
-            self.device,
+            "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
             Human(bytes),
             self.report()
         );

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::descriptor::{Descriptor, Path};
 use super::location::Location;
 use super::pieces::{Form, Handle, Pieces, wrong};
-use crate::driver::process::is_forked;
+use crate::driver::process::{is_forked, watch_fork};
 use crate::driver::{Access, Driver, Physical, PhysicalOptions, Place, Share};
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId};
@@ -42,6 +42,7 @@ impl Imported {
         if is_forked() {
             return Err(Error::Forked);
         }
+        watch_fork();
         let (offset, bytes, span) = (pieces.offset(), pieces.bytes(), pieces.span());
         let granularity = granularity(driver.as_ref(), device, descriptor, pieces.form())?;
         let whole = |what: &str, bytes: u64| match bytes.is_multiple_of(granularity) {

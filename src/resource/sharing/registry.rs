@@ -33,6 +33,14 @@ impl<T> Registry<T> {
         Arc::clone(thing)
     }
 
+    /// Takes `thing` out again, if it is what stands under this UUID.
+    pub fn remove(&self, uuid: Uuid, thing: *const T) {
+        let mut entries = self.entries.lock();
+        if entries.get(&uuid).is_some_and(|entry| entry.as_ptr() == thing) {
+            entries.remove(&uuid);
+        }
+    }
+
     /// What was entered under this UUID and is alive.
     #[must_use]
     pub fn find(&self, uuid: Uuid) -> Option<Arc<T>> {
@@ -66,5 +74,9 @@ mod tests {
         registry.register(Uuid::new_v4(), &second);
         assert_eq!(registry.entries.lock().len(), 1, "the dead entry is gone");
         assert!(Arc::ptr_eq(&registry.register(name, &second), &second), "a dead entry's name can be used again");
+        registry.remove(name, Arc::as_ptr(&Arc::new(2)));
+        assert!(registry.find(name).is_some(), "only the thing itself is taken out");
+        registry.remove(name, Arc::as_ptr(&second));
+        assert!(registry.find(name).is_none() && Arc::strong_count(&second) == 1);
     }
 }
