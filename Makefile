@@ -64,6 +64,12 @@ run-host:
 	@$(ON_HOST) target/examples-c/minimal
 	@echo; echo "== examples/c/threads, host driver"
 	@$(ON_HOST) target/examples-c/threads
+	@echo; echo "== examples/c/resources, host driver"
+	@$(ON_HOST) target/examples-c/resources
+	@echo; echo "== examples/c/grow, host driver"
+	@$(ON_HOST) target/examples-c/grow
+	@echo; echo "== examples/c/share, host driver"
+	@$(ON_HOST) target/examples-c/share
 	@echo; echo "== $(PY)/host_demo.py"
 	@$(ON_HOST) $(PYTHON) $(PY)/host_demo.py
 	@echo; echo "== replay of $(SMALL_TRACE), host driver"
@@ -75,6 +81,12 @@ run-cuda:
 	@FOREBAY_DRIVER=cuda target/examples-c/minimal
 	@echo; echo "== examples/c/threads, CUDA"
 	@FOREBAY_DRIVER=cuda target/examples-c/threads
+	@echo; echo "== examples/c/resources, CUDA"
+	@FOREBAY_DRIVER=cuda target/examples-c/resources
+	@echo; echo "== examples/c/grow, CUDA"
+	@FOREBAY_DRIVER=cuda target/examples-c/grow
+	@echo; echo "== examples/c/share, CUDA"
+	@FOREBAY_DRIVER=cuda target/examples-c/share
 	@for name in cupy_arrays torch_and_cupy torch_graph exceptions torch_train; do \
 	  echo; echo "== $(PY)/$$name.py"; \
 	  code=0; FOREBAY_DRIVER=cuda $(PYTHON) $(PY)/$$name.py || code=$$?; \

@@ -32,6 +32,39 @@ fn threads_find_every_byte_right() {
 }
 
 #[test]
+fn resources_shows_every_kind_and_brings_data_back() {
+    let program = compile(&root().join("examples/c/resources.c"), &scratch("c-resources-output"));
+    let out = run(&mut on_host(program));
+    for kind in ["current pool", "new pool", "pinned", "managed", "virtual memory", "host", "Forebay's pool"] {
+        assert!(out.lines().any(|line| line.starts_with(kind)), "no {kind}:\n{out}");
+    }
+    assert!(!out.contains("not here"), "the host driver has every kind:\n{out}");
+    assert!(out.contains("3145728 bytes, every one right"), "{out}");
+}
+
+#[test]
+fn grow_keeps_every_byte() {
+    let program = compile(&root().join("examples/c/grow.c"), &scratch("c-grow-output"));
+    let out = run(&mut on_host(program));
+    assert!(out.contains("5 grows, every byte of 67108864 right"), "{out}");
+    assert!(out.contains("1 PiB: out of memory; still 67108864 bytes"), "{out}");
+    assert!(out.contains("shrunk to 2097152 bytes"), "{out}");
+    let addresses = out.lines().filter(|line| line.starts_with("step ")).filter_map(|line| line.split(" at ").nth(1));
+    let addresses: std::collections::BTreeSet<&str> = addresses.collect();
+    assert_eq!(addresses.len(), 1, "its address stays:\n{out}");
+}
+
+#[test]
+fn share_reads_and_writes_on_both_sides() {
+    let program = compile(&root().join("examples/c/share.c"), &scratch("c-share-output"));
+    let out = run(&mut on_host(program));
+    assert!(out.contains("child: 1044480 bytes by file descriptors: read, and written"), "{out}");
+    assert!(out.contains("child: 1048576 bytes by a pool: read, and written"), "{out}");
+    assert!(out.contains("parent: 1048576 bytes of a pool of the driver are the child's"), "{out}");
+    assert!(out.trim_end().ends_with("both right"), "{out}");
+}
+
+#[test]
 fn an_example_without_a_driver_says_what_to_do() {
     let program = compile(&root().join("examples/c/minimal.c"), &scratch("c-no-driver"));
     // An empty list of visible devices is a machine without a GPU, also where there is one.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
-use forebay::resource::{Error, Options, Pool, Result};
+use forebay::resource::{Error, Location, Options, Pool, Result};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;
@@ -175,10 +175,13 @@ fn told_of_fault<T>(result: &Result<T>) -> bool {
     result.as_ref().is_err_and(|error| error.to_string().contains("planned fault"))
 }
 
+/// The driver, and the pool on it.
+type Setting = (HostOptions, Options);
+
 /// Runs the workload with a fault on the `nth` call of a kind. Returns whether the fault happened, and what was told.
-fn run(options: HostOptions, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<HostDriver>) {
-    let driver = driver(options);
-    let pool = pool_on(&driver, Options::default());
+fn run(setting: &Setting, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<HostDriver>) {
+    let driver = driver(setting.0);
+    let pool = pool_on(&driver, setting.1.clone());
     if let Some((call, nth)) = fault {
         driver.fail(call, nth);
     }
@@ -206,7 +209,11 @@ const QUIET: [Call; 7] = [
 
 /// A fault on each call of each kind, one run for each.
 fn every_fault(options: HostOptions) -> Vec<(Call, u64)> {
-    let (_, failures, driver) = run(options, None);
+    every_fault_in(&(options, Options::default()))
+}
+
+fn every_fault_in(setting: &Setting) -> Vec<(Call, u64)> {
+    let (_, failures, driver) = run(setting, None);
     assert!(failures.is_empty(), "{failures:?}");
     let mut made = Vec::new();
     for call in Call::ALL {
@@ -214,7 +221,7 @@ fn every_fault(options: HostOptions) -> Vec<(Call, u64)> {
         made.push((call, calls));
         let mut told = 0;
         for nth in 1..=calls {
-            let (happened, failures, _) = run(options, Some((call, nth)));
+            let (happened, failures, _) = run(setting, Some((call, nth)));
             assert!(happened, "{call:?} was called {calls} times without a fault, and not {nth} times with one");
             assert!(failures.len() <= 1, "one fault, told more than once: {failures:?}");
             for failure in &failures {
@@ -288,6 +295,21 @@ fn the_same_holds_with_work_held_back_on_the_streams() {
     reached(&made, &EVERYWHERE);
     reached(&made, &VIRTUAL);
     reached(&made, &[Call::EventWait, Call::StreamWait]);
+}
+
+#[test]
+fn the_same_holds_for_pinned_memory() {
+    let pinned = Options { location: Location::Host { numa_node: None }, ..Options::default() };
+    for vmm in [true, false] {
+        // What plain segments lose to their borders needs room.
+        let host_capacity = if vmm { 64 * MIB } else { 128 * MIB };
+        let made = every_fault_in(&(HostOptions { vmm, host_capacity, ..small() }, pinned.clone()));
+        if vmm {
+            reached(&made, &[Call::CreateWith, Call::Map, Call::GrantAccess, Call::Unmap, Call::Release]);
+        } else {
+            reached(&made, &[Call::HostAllocate, Call::HostFree]);
+        }
+    }
 }
 
 // ---- what a failed allocation says ---------------------------------------------------------------------

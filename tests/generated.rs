@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, Event};
-use forebay::resource::{Error, Options, Pool};
+use forebay::resource::{Error, Location, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 use random::Random;
 
@@ -72,6 +72,8 @@ struct Shape {
     no_device_events: bool,
     grow_first: bool,
     immediate: bool,
+    /// Memory of the host instead of the device's.
+    pinned: bool,
 }
 
 impl Program {
@@ -79,6 +81,7 @@ impl Program {
         let host = HostOptions {
             granularity: GRANULE,
             capacity: CAPACITY,
+            host_capacity: CAPACITY,
             vmm: !shape.no_vmm,
             stream_identity: !shape.no_identity,
             device_events: !shape.no_device_events,
@@ -86,7 +89,8 @@ impl Program {
             ..HostOptions::default()
         };
         let driver = Arc::new(HostDriver::new(host).unwrap());
-        let options = Options { grow_first: shape.grow_first, ..Options::default() };
+        let location = if shape.pinned { Location::Host { numa_node: None } } else { Location::Device };
+        let options = Options { grow_first: shape.grow_first, location, ..Options::default() };
         let pool = Pool::with_driver(driver.clone(), options).unwrap();
         let mut program = Self {
             random: Random(seed),
@@ -425,8 +429,8 @@ impl Program {
             usage.reservations,
             usage.mappings,
             usage.handles,
-            usage.bytes,
-            usage.allocations,
+            usage.bytes + usage.host_bytes,
+            usage.allocations + usage.host_allocations,
             usage.events,
             usage.streams,
         );
@@ -481,6 +485,16 @@ fn programs_without_stream_identity() {
 #[test]
 fn programs_whose_work_runs_at_once() {
     family(50_000, 2, Shape { immediate: true, ..Shape::default() });
+}
+
+#[test]
+fn programs_on_pinned_memory() {
+    family(60_000, 1, Shape { pinned: true, ..Shape::default() });
+}
+
+#[test]
+fn programs_on_pinned_memory_without_virtual_memory() {
+    family(70_000, 1, Shape { pinned: true, no_vmm: true, ..Shape::default() });
 }
 
 /// Set in the child process of the sabotage tests: which lie the driver tells.

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use super::choices::ForebayLocation;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, output};
+use super::resource_options::node;
 use super::status::ForebayStatus;
 use crate::driver::Choice;
 use crate::resource::{Error, Location, Options, Pool, configure, shared};
@@ -77,7 +78,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
     };
     let location = match ForebayLocation::read(options.location)? {
         ForebayLocation::Device => Location::Device,
-        ForebayLocation::HostNuma => Location::Host { numa_node: u32::try_from(options.numa_id).ok() },
+        ForebayLocation::HostNuma => Location::Host { numa_node: node("numa_id", options.numa_id)? },
         _ => {
             return Err(Error::invalid(format_args!(
                 "location is {}; a pool takes {} (device) or {} (pinned memory of the host)",

@@ -226,7 +226,9 @@ fn hold_back_default_stream(driver: &dyn Driver, device: DeviceId) -> Result<()>
             ErrorKind::Unsupported => driver.synchronize(device),
             _ => Err(error),
         });
-    if let Err(error) = driver.event_destroy(device, event) {
+    // Nobody comes back for it, so it gets a second chance.
+    let destroy = || driver.event_destroy(device, event);
+    if let Err(error) = destroy().or_else(|_| destroy()) {
         tracing::warn!(%device, %error, "an event stays behind");
     }
     Ok(held?)

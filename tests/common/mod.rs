@@ -1,5 +1,5 @@
-//! The C ABI as the tests call it: the exported functions of the rlib, on the driver that `FOREBAY_TEST_DRIVER` names
-//! (`host`, unless it says `cuda`).
+//! The C ABI as the tests call it: the exported functions of the rlib, on the driver that `FOREBAY_TEST_DRIVER` names,
+//! or else `FOREBAY_DRIVER`; the host driver where neither does.
 //!
 //! Blocks and streams are plain numbers here, so that tests can pass wrong ones.
 
@@ -47,7 +47,8 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// The driver under test.
 pub fn driver() -> String {
-    std::env::var("FOREBAY_TEST_DRIVER").unwrap_or_else(|_| "host".into())
+    let named = std::env::var("FOREBAY_TEST_DRIVER").or_else(|_| std::env::var("FOREBAY_DRIVER"));
+    named.unwrap_or_else(|_| "host".into())
 }
 
 pub fn on_cuda() -> bool {

@@ -108,11 +108,14 @@ def to_numpy(name, resource):
     again = numpy.frombuffer(buffer.as_memoryview(), dtype=numpy.uint8)
     again[:] = 11
     assert (view == 11).all()
+    # PyTorch takes no pinned memory by DLPack; by way of NumPy it does, and sees that it is pinned.
+    pinned = torch.from_numpy(view)
+    assert pinned.is_pinned() and pinned.data_ptr() == int(buffer.handle), name
     on_gpu = torch.empty(buffer.size, dtype=torch.int8, device="cuda")
-    on_gpu.copy_(torch.from_dlpack(buffer), non_blocking=True)
+    on_gpu.copy_(pinned, non_blocking=True)
     torch.cuda.synchronize()
     assert int(on_gpu.sum(dtype=torch.int64)) == 11 * buffer.size
-    del view, again
+    del view, again, pinned
     gc.collect()
     buffer.close()
 

@@ -400,5 +400,31 @@ class InPython(Case):
         self.assertIsNone(watch())
 
 
+class Peers(Case):
+    """Needs two devices: `FOREBAY_HOST_DEVICES` gives the host driver more than one."""
+
+    def test_a_set_of_devices(self):
+        if forebay.Pool.shared().device_count < 2:
+            self.skipTest("there is one device")
+        for resource in (forebay.DeviceMemoryResource(0, {}), forebay.PoolMemoryResource(0)):
+            with self.subTest(resource=resource):
+                peers = resource.peer_accessible_by
+                self.assertEqual(set(peers), set())
+                resource.peer_accessible_by = [0, 1]
+                self.assertEqual(set(peers), {1})
+                self.assertIn(1, peers)
+                self.assertNotIn(0, peers)
+                self.assertNotIn("one", peers)
+                peers.discard(1)
+                peers.discard(1)
+                self.assertEqual(len(peers), 0)
+                peers.add(1)
+                self.assertEqual(resource.peer_access(1), "rw")
+                resource.peer_accessible_by = ()
+                self.assertIsNone(resource.peer_access(1))
+                with self.refused(ValueError):
+                    peers.add(64)
+
+
 if __name__ == "__main__":
     unittest.main()

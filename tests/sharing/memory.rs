@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use forebay::driver::host::{HostDriver, HostOptions};
+use forebay::driver::host::{HostDriver, HostOptions, Usage};
 use forebay::driver::{Access, Driver, Physical, PhysicalOptions, Place, Share, Sharing, VirtualMemory};
 use forebay::resource::Result;
 use forebay::resource::sharing::{Descriptor, Exported, Form, Handle, Location, Pieces, Ticket, fetch, offer};
@@ -152,4 +153,14 @@ pub fn same_fds(before: &[String]) {
         assert!(started.elapsed().as_secs() < 20, "open before: {before:?}; now: {:?}", open_fds());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+}
+
+/// The driver has back what it gave out, once the service's threads have let go of what they were sending.
+#[track_caller]
+pub fn settles(driver: &HostDriver, before: Usage) {
+    let patience = Instant::now() + Duration::from_secs(10);
+    while driver.usage() != before && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(driver.usage(), before);
 }

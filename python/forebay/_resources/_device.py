@@ -13,6 +13,7 @@ from .._arguments import as_device, as_options, as_pointer, as_size
 from .._errors import check
 from .._ipc import IPCAllocationHandle
 from ..typing import DeviceLike
+from ._peers import WithPeers
 from ._pooled import SharedPoolResource
 
 
@@ -32,7 +33,7 @@ class DeviceMemoryResourceOptions:
     max_size: int = 0
 
 
-class DeviceMemoryResource(SharedPoolResource, kind=s.ResourceKind.DEVICE):
+class DeviceMemoryResource(SharedPoolResource, WithPeers, kind=s.ResourceKind.DEVICE):
     """Memory of a device, given and taken back in the order of streams, from a pool of the driver.
 
     Parameters

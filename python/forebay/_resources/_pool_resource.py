@@ -11,10 +11,10 @@ from .._arguments import as_device
 from .._errors import check
 from .._pool import Pool
 from ..typing import DeviceLike
-from ._library_resource import LibraryResource
+from ._peers import WithPeers
 
 
-class PoolMemoryResource(LibraryResource, kind=s.ResourceKind.POOL):
+class PoolMemoryResource(WithPeers, kind=s.ResourceKind.POOL):
     """Memory of a pool of Forebay's: by default the one that every framework in the process shares.
 
     Parameters

@@ -33,7 +33,6 @@ pub(super) fn page_locked_memory_is_reached_from_both_sides(driver: &dyn Driver)
     }
     let local = [0u8; 16];
     assert!(driver.host_free(DEVICE, Address(local.as_ptr() as u64)).is_err(), "freed memory of the program");
-    refused("host_allocate", ErrorKind::Invalid, driver.host_allocate(DEVICE, 0, FLAGS));
 }
 
 pub(super) fn freeing_page_locked_memory_waits(driver: &dyn Driver) {

@@ -3,7 +3,8 @@
 use super::CudaDriver;
 use super::error::{forgive, invalid};
 use super::stream::raw;
-use crate::driver::{MemoryInfo, Result};
+use super::vmm::PLAIN_GRANULARITY;
+use crate::driver::{ErrorKind, MemoryInfo, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 impl CudaDriver {
@@ -78,17 +79,34 @@ impl CudaDriver {
             let detail = format!("{bytes} bytes at {to}: not multiples of the pattern's {width} bytes");
             return Err(invalid(call, detail));
         }
-        let count = (bytes / u64::from(width)) as usize;
         let base = &self.api.base;
-        let _scope = self.enter_relaxed(device)?;
-        // SAFETY: the caller vouches for the range and the stream; width and alignment were checked.
-        let code = unsafe {
-            match width {
-                1 => (base.cuMemsetD8Async)(to.0, value as u8, count, raw(stream)),
-                2 => (base.cuMemsetD16Async)(to.0, value as u16, count, raw(stream)),
-                _ => (base.cuMemsetD32Async)(to.0, value, count, raw(stream)),
-            }
+        let set = |to: Address, bytes: u64| {
+            let count = (bytes / u64::from(width)) as usize;
+            // SAFETY: the caller vouches for the range and the stream; width and alignment were checked.
+            let code = unsafe {
+                match width {
+                    1 => (base.cuMemsetD8Async)(to.0, value as u8, count, raw(stream)),
+                    2 => (base.cuMemsetD16Async)(to.0, value as u16, count, raw(stream)),
+                    _ => (base.cuMemsetD32Async)(to.0, value, count, raw(stream)),
+                }
+            };
+            self.api.check(call, code, || format!("{bytes} bytes at {to} on stream {stream}"))
         };
-        self.api.check(call, code, || format!("{bytes} bytes at {to} on stream {stream}"))
+        let _scope = self.enter_relaxed(device)?;
+        let granule = PLAIN_GRANULARITY;
+        match set(to, bytes) {
+            // Copies cross from one physical handle of host memory to the next, memsets do not (driver 580). Handles
+            // begin and end at multiples of this.
+            Err(error) if error.kind == ErrorKind::Invalid && to.0 / granule != (to.0 + bytes - 1) / granule => {
+                let mut at = to.0;
+                while at < to.0 + bytes {
+                    let end = (at / granule + 1).saturating_mul(granule).min(to.0 + bytes);
+                    set(Address(at), end - at)?;
+                    at = end;
+                }
+                Ok(())
+            }
+            result => result,
+        }
     }
 }

@@ -239,12 +239,13 @@ impl Buffer {
                     )));
                 };
                 let base = driver.ipc_open(device, &blob)?;
-                let at = base.plus(offset);
                 let reach = Reach { device: Some(device), by_device: true, by_host: false, managed: false };
-                let facts = Facts { at, bytes: descriptor.bytes(), reach, path: Path::Legacy };
+                let (at, bytes) = (base.plus(offset), descriptor.bytes());
+                let facts = Facts { at, bytes, reach, path: Path::Legacy };
                 let home = Home { driver: Arc::clone(driver), context: device };
                 let buffer = Self::elsewhere(driver, device, None, Hold::Opened(base, home), stream, facts);
-                fits(driver, device, at, descriptor.bytes())?;
+                // From the start on: what lies behind may be another allocation, which has room enough.
+                fits(driver, device, base, offset + bytes)?;
                 Ok(buffer)
             }
         }

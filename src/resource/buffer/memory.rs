@@ -130,8 +130,9 @@ impl Drop for Memory {
         if process::is_forked() {
             return;
         }
+        // Nobody comes again, so it gets a second chance.
         if !self.ended
-            && let Err(error) = self.give_back()
+            && let Err(error) = self.give_back().or_else(|_| self.give_back())
         {
             tracing::warn!(address = %self.at, bytes = self.bytes, %error, "a buffer's memory could not be given back");
         }

@@ -200,11 +200,15 @@ impl Buffer {
     /// The resource's. The buffer is then still open.
     pub fn close(&self, stream: Option<StreamHandle>) -> Result<()> {
         let Some(memory) = self.memory.lock().take() else { return Ok(()) };
+        let before = memory.stream();
         if let Some(stream) = stream {
             memory.set_stream(stream);
         }
         match Arc::try_unwrap(memory) {
-            Ok(mut alone) => alone.end().inspect_err(|_| *self.memory.lock() = Some(Arc::new(alone))),
+            Ok(mut alone) => alone.end().inspect_err(|_| {
+                alone.set_stream(before);
+                *self.memory.lock() = Some(Arc::new(alone));
+            }),
             // A tensor has it too: its deleter ends the memory.
             Err(_shared) => Ok(()),
         }

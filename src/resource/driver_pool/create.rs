@@ -1,11 +1,12 @@
 //! Which pool of the driver a resource stands for.
 
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use super::{DriverPool, Shared};
+use super::{DriverPool, Shared, Standing};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
 use crate::resource::memory_resource::{Kind, MemoryResource, check_device};
 use crate::resource::own_pool::OwnPool;
@@ -155,7 +156,8 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         owned,
         ipc: owned && new.share,
         mapped: false,
-        closed: RwLock::new(false),
+        standing: RwLock::new(Standing::Open),
+        live: AtomicI64::new(0),
         shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(Uuid::new_v4) }),
     })
 }

@@ -3,11 +3,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use super::{DriverPool, Shared};
+use super::{DriverPool, Shared, Standing};
 use crate::driver::{Blob, Driver, Place};
 use crate::resource::memory_resource::{Kind, check_device};
 use crate::resource::sharing::Registry;
@@ -57,7 +58,7 @@ impl DriverPool {
                     .into(),
             ));
         }
-        self.open(|pool| self.driver.pool_import_pointer(self.device, pool, blob))
+        self.give_out(|pool| self.driver.pool_import_pointer(self.device, pool, blob))
     }
 
     fn not_shared(&self) -> Error {
@@ -102,12 +103,12 @@ pub fn from_allocation_handle(
         owned: true,
         ipc: true,
         mapped: true,
-        closed: RwLock::new(false),
+        standing: RwLock::new(Standing::Open),
+        live: AtomicI64::new(0),
         shared: Mutex::new(Shared { fd: None, uuid }),
     });
-    if kind == Kind::Pinned {
-        pool.let_in(device)?;
-    }
+    // Who may use the memory is said in each process for itself.
+    pool.let_in(device)?;
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),

@@ -8,6 +8,7 @@ mod ipc;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
@@ -34,8 +35,21 @@ pub struct DriverPool {
     ipc: bool,
     mapped: bool,
     /// Read while the pool is used, written to end it.
-    closed: RwLock<bool>,
+    standing: RwLock<Standing>,
+    /// Blocks that were given out and are not back.
+    live: AtomicI64,
     shared: Mutex<Shared>,
+}
+
+/// Whether a pool can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Open,
+    /// Nothing is given out any more. The driver still has it: CUDA allows ending a pool that has live blocks, but
+    /// programs that did so crashed inside a later synchronise (driver 580).
+    Closed,
+    /// The driver has it no more.
+    Ended,
 }
 
 /// What sharing the pool takes.
@@ -54,11 +68,27 @@ impl DriverPool {
 
     /// Calls `work` with the pool, which nobody ends meanwhile.
     fn open<T>(&self, work: impl FnOnce(PoolHandle) -> driver::Result<T>) -> Result<T> {
-        let closed = self.closed.read();
-        if *closed {
+        let standing = self.standing.read();
+        if *standing != Standing::Open {
             return Err(self.closed());
         }
         Ok(work(self.handle)?)
+    }
+
+    /// Calls `work`, which gives out a block.
+    fn give_out(&self, work: impl FnOnce(PoolHandle) -> driver::Result<Address>) -> Result<Address> {
+        self.open(|pool| {
+            let at = work(pool)?;
+            self.live.fetch_add(1, Ordering::Relaxed);
+            Ok(at)
+        })
+    }
+
+    /// Has the driver end a closed pool.
+    fn end(&self, standing: &mut Standing) -> driver::Result<()> {
+        self.driver.pool_destroy(self.device, self.handle)?;
+        *standing = Standing::Ended;
+        Ok(())
     }
 }
 
@@ -77,7 +107,7 @@ impl MemoryResource for DriverPool {
             is_managed: managed,
             is_ipc_enabled: self.ipc,
             is_mapped: self.mapped,
-            is_closed: *self.closed.read(),
+            is_closed: *self.standing.read() != Standing::Open,
             uuid: self.shared.lock().uuid,
             handle: self.handle.0,
             preferred: if managed { self.place } else { None },
@@ -105,10 +135,10 @@ impl MemoryResource for DriverPool {
                 "the resource is another process's pool, mapped here: only that process can allocate from it".into(),
             ));
         }
-        let result = self.open(|pool| match bytes {
-            0 => Ok(Address(0)),
-            _ => self.driver.pool_allocate(self.device, pool, bytes, stream),
-        });
+        let result = match bytes {
+            0 => self.open(|_| Ok(Address(0))),
+            _ => self.give_out(|pool| self.driver.pool_allocate(self.device, pool, bytes, stream)),
+        };
         match result {
             Err(Error::Driver(error)) if error.kind == ErrorKind::OutOfMemory => {
                 Err(Error::OutOfMemory(self.report(bytes, &error).into()))
@@ -118,9 +148,18 @@ impl MemoryResource for DriverPool {
     }
 
     fn deallocate(&self, at: Address, _bytes: u64, stream: StreamHandle) -> Result<()> {
-        // Also after the pool was closed: the driver keeps its memory until the last block is back.
-        if at.0 != 0 {
-            self.driver.pool_free(self.device, at, stream)?;
+        if at.0 == 0 {
+            return Ok(());
+        }
+        // Also after the pool was closed: the last block that comes back ends it.
+        self.driver.pool_free(self.device, at, stream)?;
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 && *self.standing.read() == Standing::Closed {
+            let mut standing = self.standing.write();
+            if *standing == Standing::Closed
+                && let Err(error) = self.end(&mut standing)
+            {
+                tracing::warn!(device = %self.device, %error, "a pool of the driver is ended later");
+            }
         }
         Ok(())
     }
@@ -129,12 +168,15 @@ impl MemoryResource for DriverPool {
         if !self.owned {
             return Ok(());
         }
-        let mut closed = self.closed.write();
-        if *closed {
+        let mut standing = self.standing.write();
+        if *standing != Standing::Open {
             return Ok(());
         }
-        self.driver.pool_destroy(self.device, self.handle)?;
-        *closed = true;
+        if self.live.load(Ordering::Acquire) > 0 {
+            *standing = Standing::Closed;
+        } else {
+            self.end(&mut standing)?;
+        }
         let mut shared = self.shared.lock();
         shared.fd = None;
         if let Some(uuid) = shared.uuid.filter(|_| self.mapped) {
@@ -217,7 +259,15 @@ impl Drop for DriverPool {
         if driver::process::is_forked() {
             return;
         }
-        if let Err(error) = self.close() {
+        // Nobody comes again, so each gets a second chance. What is still live is a pointer that nobody gave back.
+        let ended = self.close().or_else(|_| self.close()).and_then(|()| {
+            let mut standing = *self.standing.get_mut();
+            match standing {
+                Standing::Closed => Ok(self.end(&mut standing).or_else(|_| self.end(&mut standing))?),
+                Standing::Open | Standing::Ended => Ok(()),
+            }
+        });
+        if let Err(error) = ended {
             tracing::warn!(device = %self.device, %error, "a pool of the driver could not be ended");
         }
     }

@@ -201,10 +201,23 @@ impl DevicePool {
         if captured {
             return Err(refuse_capture(stream));
         }
-        let start = self.room_for(Asker { stream, owner: IDLE, private: true }, grains)?;
+        let start = match self.pop_passed(stream, grains) {
+            Some(start) => start,
+            None => self.room_for(Asker { stream, owner: IDLE, private: true }, grains)?,
+        };
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
         self.book(stream, grains, tag);
         Ok(self.address(start))
+    }
+
+    /// A block from the stream's front cache, if everything there is proven unused. Its fence is raised before a block is
+    /// put there, so under the lock a fence that has passed covers them all.
+    fn pop_passed(&self, stream: &Stream, grains: u64) -> Option<u64> {
+        let fence = stream.fence.as_ref().filter(|_| !stream.is_durable())?;
+        let mut hot = stream.hot.lock();
+        let found = if fence.passed() { hot.front.pop(grains) } else { None };
+        hot.counts.hits += u64::from(found.is_some());
+        found
     }
 
     pub(super) fn book(&self, stream: &Stream, grains: u64, tag: u8) {

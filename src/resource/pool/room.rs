@@ -97,7 +97,7 @@ impl DevicePool {
             if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
                 plan = plan.tight(self.backing.granularity / GRAIN).unwrap_or(plan);
             }
-            let new_bytes = plan.new_pages() * self.backing.granularity;
+            let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
             let thrifty =
@@ -105,13 +105,21 @@ impl DevicePool {
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
                 continue;
             }
-            if over > 0 && new_bytes > 0 {
+            if over > 0 && plan.new_pages() > 0 {
+                // Several may have prepared for themselves, and too much together.
+                let others = self.prepared_for_others(&inner, &plan);
+                if !others.is_empty() {
+                    inner.prepared.retain(|made| !others.contains(made));
+                    self.release_all(&mut inner, &others);
+                    continue;
+                }
                 return Ok(Err(Shortage::Limit(over)));
             }
-            if new_bytes > 0 && self.backing.is_host() && self.segments.is_none() && !prepared {
+            if new_bytes > 0 && !prepared && self.backing.is_host() && self.segments.is_none() {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
                 let made = MutexGuard::unlocked(&mut inner, || self.prepare(&plan));
                 inner.prepared.extend(made);
+                inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(&inner));
                 prepared = true;
                 continue;
             }
@@ -129,8 +137,27 @@ impl DevicePool {
 
     /// By how many bytes a plan would exceed the limit.
     fn over_limit(&self, inner: &Inner, plan: &Plan) -> u64 {
-        let wanted = self.physical(inner) + self.page_bytes(plan.new_pages());
+        let wanted = self.physical(inner) + self.lacking(inner, plan);
         wanted.saturating_sub(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// What was prepared and is not for this plan.
+    fn prepared_for_others(&self, inner: &Inner, plan: &Plan) -> Vec<(Physical, u64)> {
+        let mut left = inner.prepared.clone();
+        for fill in plan.fills.iter().filter(|fill| fill.source == Source::Create) {
+            let bytes = self.page_bytes(fill.pages);
+            if let Some(place) = left.iter().position(|&(_, made)| made == bytes) {
+                left.swap_remove(place);
+            }
+        }
+        left
+    }
+
+    /// Bytes of a plan that are still to be made; what was prepared for it counts as held already.
+    fn lacking(&self, inner: &Inner, plan: &Plan) -> u64 {
+        let sum = |chunks: &[(Physical, u64)]| chunks.iter().map(|&(_, bytes)| bytes).sum::<u64>();
+        let ready = sum(&inner.prepared) - sum(&self.prepared_for_others(inner, plan));
+        self.page_bytes(plan.new_pages()) - ready
     }
 
     /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:

@@ -151,7 +151,8 @@ impl Mapping {
         if mapped.is_ok() {
             self.mapped += bytes;
         }
-        let released = self.driver.release(self.device, physical);
+        let release = || self.driver.release(self.device, physical);
+        let released = release().or_else(|_| release());
         Ok(mapped.and(released)?)
     }
 
@@ -161,7 +162,9 @@ impl Mapping {
             self.mapped = 0;
         }
         if self.span > 0 {
-            self.driver.unreserve(self.device, self.start, self.span)?;
+            // The memory is gone: a failure here would leave a buffer that is open and cannot be used.
+            let unreserve = || self.driver.unreserve(self.device, self.start, self.span);
+            unreserve().or_else(|_| unreserve())?;
             self.span = 0;
         }
         Ok(())
@@ -174,7 +177,7 @@ impl Drop for Mapping {
         if is_forked() {
             return;
         }
-        if let Err(error) = self.end() {
+        if let Err(error) = self.end().or_else(|_| self.end()) {
             tracing::warn!(%error, at = %self.start, bytes = self.span, "imported memory stays mapped");
         }
     }
