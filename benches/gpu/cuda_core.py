@@ -15,7 +15,6 @@ import warnings
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import cuda.core as core
-
 import forebay
 
 AS_JSON = "--json" in sys.argv

@@ -163,5 +163,9 @@ class Pool:
             if needed.value <= len(text):  # else it has grown between the two calls
                 return text.value.decode()
 
+    def __reduce__(self) -> Any:
+        # A copy would free the library's object twice.
+        raise TypeError("a Pool is of its process: it cannot be copied or sent; send buffers of it")
+
     def __repr__(self) -> str:
         return f"<forebay.Pool driver={self.driver} handle={self._handle or 0:#x}>"

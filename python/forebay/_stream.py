@@ -97,6 +97,9 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Stream is of its process: it cannot be copied or sent")
+
     def __repr__(self) -> str:
         if self._created is None:
             return "<forebay.Stream closed>"

@@ -17,11 +17,10 @@ import torch
 
 if not hasattr(numpy, "row_stack"):
     numpy.row_stack = numpy.vstack  # numba-cuda 0.30 wants the name that NumPy 2.5 dropped
+import forebay
 from cuda.core import Buffer as CoreBuffer
 from cuda.core import Device
 from numba import cuda as numba_cuda
-
-import forebay
 
 SIZE = 1 << 20
 

@@ -13,7 +13,6 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import cupy
-
 import forebay
 
 SIZE = 256 << 20

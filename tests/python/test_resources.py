@@ -1,6 +1,8 @@
 """Resources: what they say of themselves, their pools' attributes, virtual memory, resources written in Python."""
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import unittest
@@ -400,7 +402,16 @@ class InPython(Case):
         self.assertIsNone(watch())
 
 
-class Peers(Case):
+class Copies(Case):
+    def test_what_is_of_the_process_is_not_copied(self):
+        with forebay.Stream() as stream:
+            for thing in (forebay.Pool.shared(), stream):
+                for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(TypeError, "cannot be copied"):
+                        copying(thing)
+
+
+class PeerSets(Case):
     """Needs two devices: `FOREBAY_HOST_DEVICES` gives the host driver more than one."""
 
     def test_a_set_of_devices(self):

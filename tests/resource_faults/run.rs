@@ -32,7 +32,19 @@ pub fn of_process() -> (usize, usize) {
     (fds, maps.lines().filter(|line| line.contains("memfd:forebay-host")).count())
 }
 
-/// Threads of the exchange close their descriptors in their own time.
+/// Waits until the exchange's thread for a peer has ended, which closes its descriptors in its own time.
+fn settle() {
+    let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+    let peers = || {
+        std::fs::read_dir("/proc/self/task").unwrap().flatten().map(name).any(|name| name.trim() == "forebay-ipc-pee")
+    };
+    let started = Instant::now();
+    while peers() && started.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Waits for the same reason.
 #[track_caller]
 pub fn becomes<T: PartialEq + std::fmt::Debug>(what: &str, right: &T, now: impl Fn() -> T) {
     let started = Instant::now();
@@ -81,7 +93,12 @@ impl Run {
             let usage = || [&self.home, &self.away].map(|driver| self.figures(driver));
             let before = (usage(), of_process());
             match call() {
-                Ok(value) => return value,
+                Ok(value) => {
+                    if what == "import" {
+                        settle();
+                    }
+                    return value;
+                }
                 Err(error) => {
                     assert!(error.to_string().contains("planned fault"), "{what} failed by itself: {error}");
                     if self.strict {

@@ -67,7 +67,7 @@ class PeerSet(MutableSet[int]):
             self.discard(device)
 
     @classmethod
-    def _from_iterable(cls, it: Iterable[int]) -> Any:
+    def _from_iterable(cls, it: Iterable[Any]) -> Any:
         return set(it)
 
     def __repr__(self) -> str:
