@@ -271,7 +271,7 @@ impl Pool {
 
     /// Calls `work` with what a handle names on a device, from this thread's recent streams where it is there, and
     /// with whether that stream is known to be captured.
-    fn on_stream<T>(
+    pub(super) fn on_stream<T>(
         &self,
         device: i32,
         handle: StreamHandle,
