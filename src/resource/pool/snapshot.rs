@@ -100,12 +100,13 @@ impl DevicePool {
 }
 
 impl Pool {
-    /// Every block of a device that has memory, in address order, as of one moment.
+    /// Every block of a device that has memory, in address order, as of one moment. A device that was not used has none,
+    /// and stays unused.
     ///
     /// # Errors
     /// See [`crate::resource::Error`].
     pub fn blocks(&self, device: i32) -> Result<Vec<BlockInfo>> {
-        Ok(self.device(device)?.blocks())
+        Ok(self.device_if_used(device)?.map_or_else(Vec::new, |home| home.blocks()))
     }
 
     /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on; `None` ends that.

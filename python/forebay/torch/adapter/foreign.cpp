@@ -18,14 +18,22 @@ void* ForeignPool::take(size_t bytes, cudaStream_t stream) {
 }
 
 void ForeignPool::give(void* ptr, size_t bytes, cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  kept_.emplace(std::make_pair(stream, bytes), ptr);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!closed_) {
+      kept_.emplace(std::make_pair(stream, bytes), ptr);
+      return;
+    }
+  }
+  C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+  allocator_->raw_delete(ptr);
 }
 
-void ForeignPool::empty() {
+void ForeignPool::close() {
   std::multimap<std::pair<cudaStream_t, size_t>, void*> kept;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
     kept.swap(kept_);
   }
   if (kept.empty()) {

@@ -18,13 +18,14 @@ class ForeignPool {
 
   void* take(size_t bytes, cudaStream_t stream);
   void give(void* ptr, size_t bytes, cudaStream_t stream);
-  // Gives back what is not live, after a wait for the device.
-  void empty();
+  // Gives back what is not live, after a wait for the device; what is live follows when it is freed.
+  void close();
 
  private:
   std::shared_ptr<CUDAAllocator> allocator_;
   std::mutex mutex_;
   std::multimap<std::pair<cudaStream_t, size_t>, void*> kept_;
+  bool closed_ = false;
 };
 
 // Those of all devices. Pools stay until the process ends: blocks that outlive their pool go back through it.

@@ -39,7 +39,7 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id) {
   }
   if (ForeignPool* pool = foreign_.find(index, id)) {
     const c10::cuda::CUDAGuard guard(index);
-    pool->empty();
+    pool->close();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   auto gone = std::remove(last_resorts_.begin(), last_resorts_.end(), std::make_pair(index, id));
