@@ -58,6 +58,10 @@ class BuildWithLibrary(build_py):
         installed = Path(self.build_lib) / "forebay" / NAME
         shutil.copyfile(built, installed)
         installed.chmod(0o755)
+        # What is compiled on the user's machine needs the C declarations.
+        header = installed.parent / "include" / "forebay.h"
+        header.parent.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / "include" / "forebay.h", header)
         if shutil.which("strip"):
             subprocess.run(["strip", "--strip-unneeded", str(installed)], check=True)
 

@@ -59,6 +59,11 @@ fn errors_and_streams() {
 }
 
 #[test]
+fn frameworks() {
+    unittest("test_torch.py");
+}
+
+#[test]
 fn between_processes() {
     unittest("test_ipc.py");
 }
@@ -108,5 +113,7 @@ fn installed_with_pip() {
     let out = run(installed.args(["-c", program]).env("PYTHONPATH", &folder).current_dir(&folder));
     let inside = folder.join("forebay/libforebay.so");
     assert_eq!(out.trim(), format!("{} {}", inside.display(), env!("CARGO_PKG_VERSION")));
-    assert!(folder.join("forebay/py.typed").exists());
+    for needed in ["py.typed", "include/forebay.h", "torch/adapter/entry.cpp", "torch/adapter/allocator.h"] {
+        assert!(folder.join("forebay").join(needed).exists(), "{needed} is not installed");
+    }
 }

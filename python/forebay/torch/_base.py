@@ -13,7 +13,7 @@ theirs in them. The adapter counts PyTorch's alone.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Optional
 
 from .. import _library
 from .. import _structs as s
@@ -138,9 +138,9 @@ def blocks(device: int) -> list[s.Block]:
     return found
 
 
-def snapshot(which: tuple[int, int, bool] = (0, 0, False)) -> dict[str, Any]:
+def snapshot(which: Optional[tuple[int, int, bool]] = None) -> dict[str, Any]:
     """Behind ``torch.cuda.memory_snapshot``: segments without stacks, and no trace."""
-    first, second = which[:2]
+    first, second = which[:2] if which else (0, 0)
     segments: list[dict[str, Any]] = []
     for device in range(Pool.shared().device_count):
         end = None

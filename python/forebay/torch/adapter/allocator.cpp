@@ -125,14 +125,17 @@ void Allocator::promise(DeviceIndex device, c10::cuda::CUDAStream stream) {
   if (key == last) {
     return;
   }
-  opened(device);
+  if (opened(device).routes.load(std::memory_order_relaxed) > 0) {
+    // It may be under capture, when nothing tells it from an earlier stream at its address.
+    return;
+  }
   bool fresh = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     fresh = promised_.insert(key).second;
   }
   if (fresh && library_.forebay_stream_register(library_.pool(), device, key.second) != FOREBAY_STATUS_OK) {
-    // As while it is being captured: it is tried again later, and until then each free costs an event.
+    // It is tried again later, and until then each free costs an event.
     const std::lock_guard<std::mutex> lock(mutex_);
     promised_.erase(key);
     return;
