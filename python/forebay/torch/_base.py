@@ -75,9 +75,7 @@ def memory_stats(device: int) -> dict[str, Any]:
         "active": counted,
         "inactive_split": nothing,
         "allocated_bytes": bytes_,
-        "reserved_bytes": _stat(
-            stats.physical, stats.physical_peak, stats.physical_peak, stats.physical_peak - stats.physical
-        ),
+        "reserved_bytes": _stat(stats.physical, stats.physical_peak, stats.physical_peak, stats.physical_peak - stats.physical),
         "active_bytes": bytes_,
         "inactive_split_bytes": nothing,
         "requested_bytes": bytes_,
@@ -130,10 +128,10 @@ def blocks(device: int) -> list[s.Block]:
     """Every block of the shared pool on a device, in address order."""
     found: list[s.Block] = []
 
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(s.Block))
-    def visit(_context: Any, block: Any) -> None:
+    def keep(_context: Any, block: Any) -> None:
         found.append(s.Block.from_buffer_copy(block.contents))
 
+    visit = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(s.Block))(keep)
     check(_library.forebay_snapshot(shared_pool(), device, ctypes.cast(visit, ctypes.c_void_p), None))
     return found
 

@@ -43,14 +43,7 @@ impl Pool {
     /// # Errors
     /// [`Error::NotFound`] for an unknown pool; [`Error::Busy`] if the pool has not all of that memory free in the order of
     /// `stream`.
-    pub fn private_restore(
-        &self,
-        id: u128,
-        at: Address,
-        bytes: u64,
-        stream: StreamHandle,
-        tag: u8,
-    ) -> Result<()> {
+    pub fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: StreamHandle, tag: u8) -> Result<()> {
         let device = self.device_of(at)?;
         self.on_stream(device, stream, |home, stream, _| home.private_restore(id, at, bytes, stream, tag))
     }
@@ -59,7 +52,8 @@ impl Pool {
 impl DevicePool {
     fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: &Arc<Stream>, tag: u8) -> Result<()> {
         let grains = bytes.div_ceil(GRAIN);
-        let start = self.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN)).ok_or_else(|| self.bad_free(at))?;
+        let start =
+            self.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN)).ok_or_else(|| self.bad_free(at))?;
         let mut inner = self.inner.lock();
         let private = inner.privates.get_mut(&id).ok_or_else(|| unknown(id))?;
         // What waits for the capture's end was never handed on: it is still the block it was.

@@ -65,6 +65,9 @@ optimizer.zero_grad(set_to_none=True)
 del graph, second, step, y, z, w, loss, noise
 gc.collect()
 cuda.empty_cache()
-must(cuda.memory_reserved() < held, f"graphs that are gone give their memory back: {held >> 20} -> {cuda.memory_reserved() >> 20} MiB")
+must(
+    cuda.memory_reserved() < held,
+    f"graphs that are gone give their memory back: {held >> 20} -> {cuda.memory_reserved() >> 20} MiB",
+)
 torch.ones(64 * MIB, device="cuda")
 finish()

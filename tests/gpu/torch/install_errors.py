@@ -16,9 +16,8 @@ def case(work):
 
 @case
 def after_cuda():
-    import torch
-
     import forebay
+    import torch
 
     torch.ones(1, device="cuda")
     refused(forebay.torch.InstallError, forebay.torch.install, "already", "first")
@@ -28,9 +27,8 @@ def after_cuda():
 
 @case
 def twice():
-    import torch
-
     import forebay
+    import torch
 
     first = forebay.torch.install()
     refused(forebay.torch.InstallError, forebay.torch.install, "once", first.mode)
@@ -41,9 +39,8 @@ def twice():
 
 @case
 def unknown_version():
-    import torch
-
     import forebay
+    import torch
 
     true, torch.__version__ = torch.__version__, "9.1.0"
     refused(forebay.torch.InstallError, forebay.torch.install, "9.1.0", "knows")
@@ -54,9 +51,8 @@ def unknown_version():
 
 @case
 def forked_child():
-    import torch
-
     import forebay
+    import torch
 
     torch.ones(1, device="cuda")
     child = os.fork()
@@ -69,9 +65,8 @@ def forked_child():
 
 @case
 def forked_after_install():
-    import torch
-
     import forebay
+    import torch
 
     forebay.torch.install()
     torch.ones(1, device="cuda")
@@ -85,9 +80,8 @@ def forked_after_install():
 
 @case
 def wrong_mode():
-    import torch
-
     import forebay
+    import torch
 
     refused(ValueError, lambda: forebay.torch.install("fast"), "fast", "adapter")
     must(torch.cuda.get_allocator_backend() == "native", "PyTorch is on its own allocator")
@@ -95,9 +89,8 @@ def wrong_mode():
 
 @case
 def another_allocator():
-    import torch
-
     import forebay
+    import torch
 
     own = torch.cuda.memory.CUDAPluggableAllocator(forebay.library_path, "forebay_torch_malloc", "forebay_torch_free")
     torch.cuda.memory.change_current_allocator(own)
@@ -106,9 +99,8 @@ def another_allocator():
 
 @case
 def no_compiler():
-    import torch
-
     import forebay
+    import torch
 
     os.environ["CXX"] = "no-such-compiler"
     os.environ["XDG_CACHE_HOME"] = "/tmp/forebay-no-cache"
@@ -121,9 +113,8 @@ def no_compiler():
 
 @case
 def exit_with_live_tensors():
-    import torch
-
     import forebay
+    import torch
 
     forebay.torch.install()
     side = torch.cuda.Stream()
@@ -142,7 +133,9 @@ def main():
     failed = []
     for name in CASES:
         print(f" {name}", flush=True)
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), name], env=environment, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, os.path.abspath(__file__), name], env=environment, stderr=subprocess.PIPE, text=True
+        )
         if done.returncode != 0 or "terminate called" in done.stderr or "Traceback" in done.stderr:
             print(done.stderr)
             failed.append(name)

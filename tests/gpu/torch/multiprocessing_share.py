@@ -1,7 +1,6 @@
 """Tensors go to another process by torch.multiprocessing, both ways, and outlive their sender's reference."""
 
 import torch.multiprocessing as multiprocessing
-
 from common import MIB, finish, install, must
 
 torch = install()

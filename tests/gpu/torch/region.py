@@ -8,9 +8,8 @@ from common import MIB, finish, must
 
 
 def check(setup):
-    import torch
-
     import forebay
+    import torch
 
     if setup != "native":
         forebay.torch.install(setup)
