@@ -2,7 +2,7 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of four parts that fit ten minutes each (part1 to part4)
+#   tests/gpu/run.sh part1            one of five parts that fit ten minutes each (part1 to part5)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
@@ -21,6 +21,7 @@ PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_gra
 PART2=(replay memcheck sabotage stress pairs frameworks)
 PART3=(resources python interchange resource_costs cuda_core)
 PART4=(torch)
+PART5=(torch_compile)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -131,7 +132,8 @@ step_python() {
     run "examples/python/$name.py" 90 env PYTHONPATH="$PWD/python" python3 "examples/python/$name.py"
   done
 }
-step_torch() { run "tests/gpu/torch/all.py" 900 python3 tests/gpu/torch/all.py; }
+step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
+step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 
 step_resource_costs() {
@@ -145,12 +147,13 @@ step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cu
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
     part3) steps+=("${PART3[@]}") ;;
     part4) steps+=("${PART4[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}"; exit 0 ;;
+    part5) steps+=("${PART5[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac

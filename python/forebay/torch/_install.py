@@ -120,7 +120,8 @@ def _torch() -> Any:
         major, minor = -1, -1
     if (major, minor) not in KNOWN:
         raise InstallError(
-            f"PyTorch is {torch.__version__}, and this version of Forebay knows {known}: install one of those, or a newer Forebay"
+            f"PyTorch is {torch.__version__}, and this version of Forebay knows {known}: install one of those, or a newer "
+            "Forebay"
         )
     if torch.version.cuda is None:
         raise InstallError(f"PyTorch {torch.__version__} is built without CUDA: install a build that has it")
@@ -136,8 +137,8 @@ def _refuse_fork(torch: Any) -> None:
         forked = forked or status == Status.FORKED
     if forked:
         raise InstallError(
-            "this process is a child of fork(), whose parent has used CUDA or installed Forebay: use the start method 'spawn' or "
-            "'forkserver', and install in the child"
+            "this process is a child of fork(), whose parent has used CUDA or installed Forebay: use the start method 'spawn' "
+            "or 'forkserver', and install in the child"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Any, Optional
 
 from .. import _library
@@ -43,7 +44,8 @@ class MemPool:
         # PyTorch's object for Forebay, which the pool refers to.
         self._allocator: Any = None
         self._id: Optional[tuple[int, int]] = None
-        self._entered: list[contextlib.AbstractContextManager[Any]] = []
+        # What each thread has entered: PyTorch takes a pool once.
+        self._entered = threading.local()
 
     @property
     def id(self) -> Optional[tuple[int, int]]:
@@ -51,15 +53,21 @@ class MemPool:
         return self._id
 
     def __enter__(self) -> MemPool:
-        torch = _torch()
-        self._make(torch)
-        region = torch.cuda.use_mem_pool(self._pool, self._index) if self._pool is not None else self._route(torch)
-        region.__enter__()
-        self._entered.append(region)
+        depth = getattr(self._entered, "depth", 0)
+        if depth == 0:
+            torch = _torch()
+            self._make(torch)
+            region = torch.cuda.use_mem_pool(self._pool, self._index) if self._pool is not None else self._route(torch)
+            region.__enter__()
+            self._entered.region = region
+        self._entered.depth = depth + 1
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._entered.pop().__exit__(*exception)
+        self._entered.depth -= 1
+        if self._entered.depth == 0:
+            self._entered.region.__exit__(*exception)
+            del self._entered.region
 
     def _make(self, torch: Any) -> None:
         if self._id is not None:

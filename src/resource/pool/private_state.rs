@@ -6,7 +6,7 @@ use super::device::DevicePool;
 use super::pool::Pool;
 use super::private::unknown;
 use super::stream::Stream;
-use crate::pool::Header;
+use crate::pool::{Header, Owner};
 use crate::resource::{Error, Result};
 use crate::units::{Address, GRAIN, StreamHandle};
 
@@ -41,8 +41,7 @@ impl Pool {
     /// Makes a block live again that private pool `id` gave out on `stream` before, at its own address.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an unknown pool; [`Error::Busy`] if the pool has not all of that memory free in the order of
-    /// `stream`.
+    /// [`Error::NotFound`] for an unknown pool; [`Error::Busy`] if the pool has not all of that memory free.
     pub fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: StreamHandle, tag: u8) -> Result<()> {
         let device = self.device_of(at)?;
         self.on_stream(device, stream, |home, stream, _| home.private_restore(id, at, bytes, stream, tag))
@@ -56,14 +55,22 @@ impl DevicePool {
             self.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN)).ok_or_else(|| self.bad_free(at))?;
         let mut inner = self.inner.lock();
         let private = inner.privates.get_mut(&id).ok_or_else(|| unknown(id))?;
+        // A stream that was first seen while it was being captured may have another slot now.
+        let mut owners: Vec<(u16, Owner)> = private.owners.iter().map(|(&slot, &owner)| (slot, owner)).collect();
+        owners.sort_by_key(|&(slot, _)| slot != stream.slot);
         // What waits for the capture's end was never handed on: it is still the block it was.
         let waits = private.take_held(start, |start| self.table.read(start).grains() == grains);
-        let owner = private.owners.get(&stream.slot).copied();
-        if !waits && !owner.is_some_and(|owner| inner.arena.take_at(owner, start, grains)) {
-            return Err(Error::Busy(
-                format!("{bytes} bytes at {at} are not free in this private pool: free what lies there before").into(),
-            ));
-        }
+        let home = if waits {
+            Some(self.table.read(start).stream())
+        } else {
+            owners.into_iter().find(|&(_, owner)| inner.arena.take_at(owner, start, grains)).map(|(slot, _)| slot)
+        };
+        let home = home.ok_or_else(|| {
+            let why = "free what lies there before";
+            Error::Busy(format!("{bytes} bytes at {at} are not free in this private pool: {why}").into())
+        })?;
+        let known = self.streams.read().slots.get(home as usize).cloned().flatten();
+        let stream = known.as_ref().unwrap_or(stream);
         inner.private_blocks.insert(start, id);
         self.table.write(start, Header::live(grains, stream.slot, tag, true));
         drop(inner);

@@ -1,8 +1,9 @@
 """Runs every program here in a process of its own, in adapter mode and where that makes sense in base mode too.
 
-    all.py [--mode adapter|base] [NAME ...]     ends with a table; exits with 0 if all passed
+    all.py [--mode adapter|base] [--without NAME] [NAME ...]     ends with a table; exits with 0 if all passed
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -47,20 +48,18 @@ def run(name, mode, limit):
 
 
 def main():
-    arguments = sys.argv[1:]
-    only = None
-    if "--mode" in arguments:
-        place = arguments.index("--mode")
-        only = arguments[place + 1]
-        del arguments[place : place + 2]
-    unknown = [name for name in arguments if name not in PROGRAMS]
-    if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mode", choices=("adapter", "base"))
+    parser.add_argument("--without", action="append", default=[], choices=PROGRAMS, metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PROGRAMS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(PROGRAMS):
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
     rows = []
     for name, (limit, modes) in PROGRAMS.items():
-        for mode in modes.split():
-            if (not arguments or name in arguments) and only in (None, mode):
-                rows.append(run(name, mode, limit))
+        if name in arguments.without or (arguments.names and name not in arguments.names):
+            continue
+        rows += [run(name, mode, limit) for mode in modes.split() if arguments.mode in (None, mode)]
     print(f"\n{'program':24}{'mode':10}{'seconds':>8}  result")
     for name, mode, result, seconds in rows:
         print(f"{name:24}{mode:10}{seconds:8.1f}  {result}")

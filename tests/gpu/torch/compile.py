@@ -20,7 +20,7 @@ def train(mode):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     generator = torch.Generator(device="cuda").manual_seed(1)
     losses = []
-    for step in range(12):
+    for _ in range(12):
         torch.compiler.cudagraph_mark_step_begin()
         x = torch.randn(64, 128, device="cuda", generator=generator)
         y = torch.randint(0, 10, (64,), device="cuda", generator=generator)

@@ -8,6 +8,7 @@ from common import GIB, MIB, finish, install, must, refused
 
 torch = install()
 cuda = torch.cuda
+cuda.init()
 pool = cuda.MemPool()
 must(pool.use_count() == 1, "a new pool has one hold")
 with cuda.use_mem_pool(pool):
