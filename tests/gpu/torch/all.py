@@ -1,6 +1,6 @@
 """Runs every program here in a process of its own, in adapter mode and where that makes sense in base mode too.
 
-    all.py [--mode adapter|base] [--without NAME] [NAME ...]     ends with a table; exits with 0 if all passed
+``all.py [--mode adapter|base] [--without NAME] [NAME ...]`` ends with a table, and exits with 0 if all passed.
 """
 
 import argparse
