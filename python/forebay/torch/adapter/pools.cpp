@@ -32,14 +32,21 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id) {
   device(index).routes.fetch_sub(1);
 }
 
+// Called in destructors, also while the process ends: throws nothing.
 void Allocator::releasePool(DeviceIndex index, MempoolId_t id) {
   library_.forebay_torch_release_pool(index, id.first, id.second);
-  if (getPoolUseCount(index, id) > 0) {
+  uint32_t count = 0;
+  const auto status = library_.forebay_torch_pool_use_count(index, id.first, id.second, &count);
+  if (status != FOREBAY_STATUS_OK || count > 0) {
     return;
   }
   if (ForeignPool* pool = foreign_.find(index, id)) {
-    const c10::cuda::CUDAGuard guard(index);
-    pool->close();
+    try {
+      const c10::cuda::CUDAGuard guard(index);
+      pool->close();
+    } catch (const std::exception& error) {
+      TORCH_WARN("memory of a MemPool was not given back to its allocator: ", error.what());
+    }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   auto gone = std::remove(last_resorts_.begin(), last_resorts_.end(), std::make_pair(index, id));

@@ -59,10 +59,12 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
   }
   const auto device = static_cast<DeviceIndex>(info.device_id);
   auto release = [this, buffer, device, handle](void*) {
-    {
+    try {
       // Streams of this process may still read it, and unmapping waits for none of them.
-      const c10::cuda::OptionalCUDAGuard guard(device);
+      const c10::cuda::CUDAGuard guard(device);
       C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+    } catch (const c10::Error&) {
+      // The process is ending, and CUDA is gone: so are its streams.
     }
     library_.forebay_buffer_destroy(buffer);
     const std::lock_guard<std::mutex> lock(mutex_);
