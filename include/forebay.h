@@ -48,6 +48,9 @@ struct DLManagedTensorVersioned;
 // Layout of the option structs below.
 #define FOREBAY_RESOURCE_OPTIONS_VERSION 1
 
+// Layout of `forebay_block`.
+#define FOREBAY_BLOCK_VERSION 1
+
 // Layout of `forebay_stats` and `forebay_stream_stats`.
 #define FOREBAY_STATS_VERSION 1
 
@@ -233,6 +236,24 @@ typedef enum forebay_ipc_path {
   // By a cuIpc handle.
   FOREBAY_IPC_PATH_LEGACY = 4,
 } forebay_ipc_path;
+
+// What a block is.
+typedef enum forebay_block_state {
+  // Mapped, and not given out.
+  FOREBAY_BLOCK_STATE_FREE = 0,
+  // Given out.
+  FOREBAY_BLOCK_STATE_LIVE = 1,
+  // Given back, and waiting for work that may still use it.
+  FOREBAY_BLOCK_STATE_PENDING = 2,
+} forebay_block_state;
+
+// What became of a range of addresses.
+typedef enum forebay_mapping {
+  // It has memory of the device now.
+  FOREBAY_MAPPING_MAPPED = 0,
+  // It has none any more.
+  FOREBAY_MAPPING_UNMAPPED = 1,
+} forebay_mapping;
 
 // A buffer.
 typedef struct forebay_buffer forebay_buffer;
@@ -479,6 +500,41 @@ typedef struct forebay_host_resource_options {
   // Zero.
   uint64_t reserved[4];
 } forebay_host_resource_options;
+
+// A block of a pool, as it was at one moment.
+typedef struct forebay_block {
+  // sizeof(forebay_block), as the library was compiled.
+  uint32_t size;
+  // FOREBAY_BLOCK_VERSION.
+  uint32_t version;
+  // Where it begins.
+  uint64_t address;
+  // Its size in bytes.
+  uint64_t bytes;
+  // A FOREBAY_BLOCK_STATE_*.
+  uint32_t state;
+  // A FOREBAY_FRAMEWORK_*: who has it; 0 unless it is live.
+  uint32_t framework;
+  // The stream that it was allocated on, or in whose order it is free.
+  uint64_t stream;
+  // 1: `stream` says something. 0: it is nobody's, any stream can have it.
+  uint32_t has_stream;
+  // 1: it belongs to the private pool of the ids below.
+  uint32_t is_private;
+  // First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_private_begin`.
+  uint64_t private_first;
+  // Second part.
+  uint64_t private_second;
+  // Zero.
+  uint64_t reserved[2];
+} forebay_block;
+
+// Takes one block. Must not throw; may use the pool.
+typedef void (*forebay_block_fn)(void *context, const struct forebay_block *block);
+
+// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not call
+// this library, wait for anybody who may be in it, or throw.
+typedef void (*forebay_mapping_fn)(void *user, int32_t device, uint32_t what, void *ptr, uint64_t bytes);
 
 // A device's figures: bytes, and counts since the pool was made.
 typedef struct forebay_stats {
@@ -1036,6 +1092,21 @@ enum forebay_status forebay_virtual_resource_options_init(struct forebay_virtual
 // Fills `options`: portable and mapped, for device 0. Any thread.
 enum forebay_status forebay_host_resource_options_init(struct forebay_host_resource_options *options);
 
+// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
+// not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
+enum forebay_status forebay_snapshot(const struct forebay_pool *pool,
+                                     int32_t device,
+                                     forebay_block_fn visit,
+                                     void *context);
+
+// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
+// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
+// until then. Any thread.
+enum forebay_status forebay_set_mapping_observer(struct forebay_pool *pool,
+                                                 int32_t device,
+                                                 forebay_mapping_fn observer,
+                                                 void *user);
+
 // A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
 // true of a moment, together they may be of several. Any thread.
 enum forebay_status forebay_get_stats(const struct forebay_pool *pool,
@@ -1171,6 +1242,33 @@ void forebay_torch_end_allocate_to_pool(int device, uint64_t id_first, uint64_t 
 void forebay_torch_release_pool(int device,
                                 uint64_t id_first,
                                 uint64_t id_second);
+
+// Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
+// Any thread.
+enum forebay_status forebay_torch_hold_pool(int device,
+                                            uint64_t id_first,
+                                            uint64_t id_second);
+
+// How many holds there are on a private pool; 0 for an unknown one. Any thread.
+enum forebay_status forebay_torch_pool_use_count(int device,
+                                                 uint64_t id_first,
+                                                 uint64_t id_second,
+                                                 uint32_t *out);
+
+// The private pool that the live block at `ptr` came from; zeros for a block of none. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE unless a live block starts at `ptr`.
+enum forebay_status forebay_torch_pool_of(const void *ptr, uint64_t *id_first, uint64_t *id_second);
+
+// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back: how
+// a pool is put back into an earlier state. Any thread.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there.
+enum forebay_status forebay_torch_restore(uint64_t id_first,
+                                          uint64_t id_second,
+                                          void *ptr,
+                                          uint64_t bytes,
+                                          void *stream);
 
 // The version of the library in use, packed as `FOREBAY_VERSION_NUMBER` is. Any thread; cannot fail.
 uint32_t forebay_version_number(void);

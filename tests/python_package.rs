@@ -102,6 +102,11 @@ fn errors_and_streams() {
 }
 
 #[test]
+fn frameworks() {
+    unittest("test_torch.py");
+}
+
+#[test]
 fn between_processes() {
     unittest("test_ipc.py");
 }
@@ -154,5 +159,8 @@ fn installed_with_pip() {
     let inside = folder.join("forebay");
     let [library, extension] = ["libforebay.so", "_fast.abi3.so"].map(|name| inside.join(name).display().to_string());
     assert_eq!(out.trim(), format!("{library} {extension} {}", env!("CARGO_PKG_VERSION")));
-    assert!(["py.typed", "_fast.pyi"].iter().all(|name| inside.join(name).exists()));
+    for needed in ["py.typed", "_fast.pyi", "include/forebay.h", "torch/adapter/entry.cpp", "torch/adapter/allocator.h"]
+    {
+        assert!(inside.join(needed).exists(), "{needed} is not installed");
+    }
 }

@@ -8,6 +8,9 @@ The variables ``FOREBAY_*`` are read at the first use of a pool. ``FOREBAY_DRIVE
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from . import _pickling as _pickling  # registers how these are sent
 from . import typing
 from ._buffer import Buffer
@@ -94,3 +97,12 @@ __all__ = [
     "serve",
     "typing",
 ]
+
+_FRAMEWORKS = ("torch", "cupy", "numba", "cuda_core")
+
+
+def __getattr__(name: str) -> Any:
+    # Each is imported when it is first named: a program that does not use a framework does not pay for it.
+    if name in _FRAMEWORKS:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -121,6 +121,12 @@ forebay_report = _function("forebay_report", _object, _device, c_void_p, c_size_
 forebay_check = _function("forebay_check", _object, _device)
 forebay_base_address = _function("forebay_base_address", _object, _pointer, _out, _u64)
 
+forebay_snapshot = _function("forebay_snapshot", _object, _device, c_void_p, c_void_p)
+
+# ---- PyTorch
+forebay_torch_hold_pool = _function("forebay_torch_hold_pool", _device, c_uint64, c_uint64)
+forebay_torch_release_pool = _function("forebay_torch_release_pool", _device, c_uint64, c_uint64, answer=None)
+
 # ---- streams
 forebay_stream_create = _function("forebay_stream_create", _object, _device, _out)
 forebay_stream_destroy = _function("forebay_stream_destroy", _object, _device, _stream)

@@ -26,6 +26,11 @@ def shared_pool() -> int:
     return _shared or 0
 
 
+def shared_pool_if_made() -> Optional[int]:
+    """The same, if this package has asked for it before."""
+    return _shared
+
+
 class PoolStats(NamedTuple):
     """A device's figures: bytes, and counts since the pool was made. Each is true of a moment, together perhaps of several."""
 

@@ -238,6 +238,25 @@ class IpcDescriptor(Structure):
     _fields_ = [("bytes", c_uint8 * 256)]
 
 
+class Block(Structure):
+    """``forebay_block``."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("version", c_uint32),
+        ("address", c_uint64),
+        ("bytes", c_uint64),
+        ("state", c_uint32),
+        ("framework", c_uint32),
+        ("stream", c_uint64),
+        ("has_stream", c_uint32),
+        ("is_private", c_uint32),
+        ("private_first", c_uint64),
+        ("private_second", c_uint64),
+        ("reserved", c_uint64 * 2),
+    ]
+
+
 #: The C name of each struct; ``tests/python/test_header.py`` compares their fields.
 BY_C_NAME: dict[str, type[Structure]] = {
     "forebay_options": Options,
@@ -250,6 +269,7 @@ BY_C_NAME: dict[str, type[Structure]] = {
     "forebay_resource_info": ResourceInfo,
     "forebay_buffer_info": BufferInfo,
     "forebay_ipc_descriptor": IpcDescriptor,
+    "forebay_block": Block,
 }
 
 BUFFER_INFO_SIZE = sizeof(BufferInfo)

@@ -167,7 +167,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_release_pool(device: c_int, id_fir
     report("forebay_torch_release_pool", result);
 }
 
-fn pool_id(first: u64, second: u64) -> u128 {
+pub(super) fn pool_id(first: u64, second: u64) -> u128 {
     u128::from(first) << 64 | u128::from(second)
 }
 

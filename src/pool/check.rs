@@ -75,7 +75,7 @@ impl Arena {
         Ok(totals)
     }
 
-    fn first_block(&self) -> BlockId {
+    pub(super) fn first_block(&self) -> BlockId {
         // Zones are made first, so a walk back from any block ends at the arena's start.
         let mut id = 0;
         if self.slab.len() == 0 {

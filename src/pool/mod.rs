@@ -54,6 +54,7 @@ pub(crate) mod model;
 mod plan;
 mod size_class;
 mod table;
+mod walk;
 
 pub use arena::{Arena, ArenaOptions, Retired};
 pub use block::{BlockId, IDLE, Owner};
@@ -63,3 +64,4 @@ pub use commit::Placed;
 pub use front::{Cached, Front};
 pub use plan::{Fill, Plan, Source};
 pub use table::{Header, State, Table};
+pub use walk::Span;

@@ -22,6 +22,6 @@ pub mod virtual_memory;
 
 pub use error::{Error, Result};
 pub use pool::{
-    Callback, DevicePool, Filter, Location, Options, Pool, Stats, StreamStats, TAGS, configure, existing,
-    own_private_id, shared,
+    BlockInfo, BlockState, Callback, DevicePool, Filter, Location, Mapping, Observer, Options, Pool, Stats,
+    StreamStats, TAGS, configure, existing, own_private_id, shared,
 };

@@ -22,6 +22,7 @@ mod pools;
 mod pressure;
 mod private;
 mod process;
+mod snapshot;
 mod stats;
 mod streams;
 mod threads;

@@ -2,7 +2,7 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of three parts that fit ten minutes each (part1, part2, part3)
+#   tests/gpu/run.sh part1            one of five parts that fit ten minutes each (part1 to part5)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
@@ -20,6 +20,8 @@ STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
 PART2=(replay memcheck sabotage stress pairs frameworks)
 PART3=(resources python interchange resource_costs cuda_core)
+PART4=(torch)
+PART5=(torch_compile)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -132,6 +134,8 @@ step_python() {
     run "examples/python/$name.py" 90 env PYTHONPATH="$PWD/python" python3 "examples/python/$name.py"
   done
 }
+step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
+step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 
 step_resource_costs() {
@@ -145,11 +149,13 @@ step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cu
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
     part3) steps+=("${PART3[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}"; exit 0 ;;
+    part4) steps+=("${PART4[@]}") ;;
+    part5) steps+=("${PART5[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac

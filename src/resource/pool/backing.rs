@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::options::{Location, Options};
+use super::snapshot::{Mapping, Observed, Observer};
 use crate::driver::{
     Access, Capabilities, Driver, DriverError, ErrorKind, HostFlags, Physical, PhysicalOptions, Place, Result, Share,
     process,
@@ -30,6 +31,7 @@ pub(super) struct Backing {
     shareable: bool,
     /// Who else may use the memory, and how.
     others: RwLock<Vec<(Place, Access)>>,
+    observed: RwLock<Observed>,
 }
 
 impl Backing {
@@ -48,6 +50,7 @@ impl Backing {
             total: driver.memory_info(device)?.total,
             shareable: capabilities.posix_fd,
             others: RwLock::default(),
+            observed: RwLock::default(),
         };
         let Location::Host { numa_node } = options.location else { return Ok(backing) };
         backing.total = process::host_memory()?;
@@ -113,7 +116,9 @@ impl Backing {
     }
 
     pub fn map(&self, at: Address, bytes: u64, physical: Physical) -> Result<()> {
-        self.driver.map(self.device, at, bytes, physical)
+        self.driver.map(self.device, at, bytes, physical)?;
+        self.tell(Mapping::Mapped, at, bytes);
+        Ok(())
     }
 
     /// Lets everybody who may use the pool's memory use this.
@@ -129,24 +134,46 @@ impl Backing {
     }
 
     pub fn unmap(&self, at: Address, bytes: u64) -> Result<()> {
-        self.driver.unmap(self.device, at, bytes)
+        self.driver.unmap(self.device, at, bytes)?;
+        self.tell(Mapping::Unmapped, at, bytes);
+        Ok(())
     }
 
     // ---- plain segments ------------------------------------------------------------------------------
 
     pub fn allocate(&self, bytes: u64) -> Result<Address> {
-        if self.is_host() {
+        let at = if self.is_host() {
             let flags = HostFlags { portable: true, mapped: true, write_combined: false };
-            return self.driver.host_allocate(self.device, bytes, flags);
-        }
-        self.driver.allocate(self.device, bytes)
+            self.driver.host_allocate(self.device, bytes, flags)?
+        } else {
+            self.driver.allocate(self.device, bytes)?
+        };
+        self.tell(Mapping::Mapped, at, bytes);
+        Ok(at)
     }
 
-    pub fn free(&self, at: Address) -> Result<()> {
+    pub fn free(&self, at: Address, bytes: u64) -> Result<()> {
         if self.is_host() {
-            return self.driver.host_free(self.device, at);
+            self.driver.host_free(self.device, at)?;
+        } else {
+            self.driver.free(self.device, at)?;
         }
-        self.driver.free(self.device, at)
+        self.tell(Mapping::Unmapped, at, bytes);
+        Ok(())
+    }
+
+    // ---- who is told ---------------------------------------------------------------------------------
+
+    pub fn observe(&self, observer: Option<Observer>) {
+        // The old one belongs to somebody else; dropping it may call him.
+        let old = std::mem::replace(&mut *self.observed.write(), Observed(observer));
+        drop(old);
+    }
+
+    fn tell(&self, what: Mapping, at: Address, bytes: u64) {
+        if let Some(observer) = &self.observed.read().0 {
+            observer(what, at, bytes);
+        }
     }
 
     // ---- who else may use it -------------------------------------------------------------------------

@@ -111,12 +111,7 @@ impl Pool {
     /// # Errors
     /// [`Error::BadDevice`], [`Error::Forked`], or the driver's.
     pub fn device(&self, ordinal: i32) -> Result<&Arc<DevicePool>> {
-        if driver::process::is_forked() {
-            return Err(Error::Forked);
-        }
-        let place = usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index));
-        let bad = Error::BadDevice { asked: ordinal.into(), count: self.device_count() };
-        let place = place.ok_or(bad)?;
+        let place = self.place(ordinal)?;
         if let Some(open) = place.get() {
             return Ok(open);
         }
@@ -127,6 +122,19 @@ impl Pool {
         let device = DeviceId(ordinal.unsigned_abs());
         let fresh = DevicePool::new(Arc::clone(&self.driver), device, &self.options, Arc::clone(&self.pressure))?;
         Ok(place.get_or_init(|| Arc::new(fresh)))
+    }
+
+    /// The same, without opening it.
+    pub(super) fn device_if_used(&self, ordinal: i32) -> Result<Option<&Arc<DevicePool>>> {
+        Ok(self.place(ordinal)?.get())
+    }
+
+    fn place(&self, ordinal: i32) -> Result<&OnceLock<Arc<DevicePool>>> {
+        if driver::process::is_forked() {
+            return Err(Error::Forked);
+        }
+        let place = usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index));
+        place.ok_or_else(|| Error::BadDevice { asked: ordinal.into(), count: self.device_count() })
     }
 
     fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
@@ -271,7 +279,7 @@ impl Pool {
 
     /// Calls `work` with what a handle names on a device, from this thread's recent streams where it is there, and
     /// with whether that stream is known to be captured.
-    fn on_stream<T>(
+    pub(super) fn on_stream<T>(
         &self,
         device: i32,
         handle: StreamHandle,

@@ -28,7 +28,7 @@ pub(super) struct Private {
     /// Captures that allocate from it now.
     active: u32,
     /// Begins less releases.
-    references: u32,
+    pub references: u32,
     /// Its free memory, by stream slot: reuse within a capture follows the stream.
     pub owners: HashMap<u16, Owner>,
     /// Freed during a capture while further streams used them: nothing can prove those uses over.
@@ -39,6 +39,12 @@ impl Private {
     /// Blocks that wait for the capture's end.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
         self.held.iter().map(|&(start, _)| start)
+    }
+
+    /// Takes a block out of those that wait, if it does and is the one meant.
+    pub fn take_held(&mut self, start: u64, meant: impl Fn(u64) -> bool) -> bool {
+        let found = self.held.iter().position(|&(held, _)| held == start && meant(held));
+        found.map(|place| self.held.swap_remove(place)).is_some()
     }
 }
 
@@ -262,7 +268,7 @@ pub const fn own_private_id(id: u64) -> u128 {
     (u64::MAX as u128) << 64 | id as u128
 }
 
-fn unknown(id: u128) -> Error {
+pub(super) fn unknown(id: u128) -> Error {
     let (first, second) = ((id >> 64) as u64, id as u64);
     let name = if first == u64::MAX { second.to_string() } else { format!("({first}, {second})") };
     Error::NotFound(format!("there is no private pool {name}: it was never begun, or was released before").into())

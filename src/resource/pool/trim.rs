@@ -42,7 +42,7 @@ impl DevicePool {
             let result = match &self.segments {
                 Some(segments) => {
                     let at = crate::units::Address(spare.handle);
-                    self.backing.free(at).inspect(|()| segments.write().remove(at))
+                    self.backing.free(at, bytes).inspect(|()| segments.write().remove(at))
                 }
                 None => self.backing.unmap(self.page_address(spare.page), bytes),
             };
@@ -87,7 +87,7 @@ impl DevicePool {
         }
         for chunk in inner.arena.all_chunks() {
             if self.segments.is_some() {
-                again("free", &|| self.backing.free(crate::units::Address(chunk.handle)));
+                again("free", &|| self.backing.free(crate::units::Address(chunk.handle), self.page_bytes(chunk.pages)));
                 continue;
             }
             unmap(chunk.page, chunk.pages);

@@ -1,0 +1,166 @@
+"""Making PyTorch allocate from Forebay: what must hold before, and which of the two ways is taken."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from .. import _library
+from .._errors import Status
+from .._pool import shared_pool_if_made
+from . import _base, _build
+
+MODES = ("auto", "adapter", "base")
+
+#: The versions of PyTorch, major and minor, whose interfaces were read and tried. Nothing checks a hook's signature at run
+#: time: a changed one would corrupt memory.
+KNOWN = ((2, 11),)
+
+
+class InstallError(RuntimeError):
+    """PyTorch cannot be made to allocate from Forebay now; it is as it was."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """How PyTorch allocates from Forebay."""
+
+    #: ``"adapter"`` or ``"base"``.
+    mode: str
+    #: Why base mode was taken although the adapter was asked for first; "" otherwise.
+    reason: str
+    #: The shared object of the adapter; "" in base mode.
+    adapter: str
+    #: The process that it was done in.
+    process: int
+
+
+_installation: Optional[Installation] = None
+
+
+def installation() -> Optional[Installation]:
+    """What :func:`install` did in this process, or None."""
+    return _installation
+
+
+def install(mode: str = "auto") -> Installation:
+    """Makes PyTorch allocate device memory from Forebay's shared pool, until the process ends.
+
+    Call it before the first use of CUDA through PyTorch, once in each process; children that are spawned call it for
+    themselves. Other frameworks' installs may come before or after it.
+
+    Parameters
+    ----------
+    mode : str
+        ``"adapter"``: a C++ class that is compiled once for the installed PyTorch, and answers all that PyTorch asks of an
+        allocator. ``"base"``: PyTorch's stock class for allocators from outside, with every hook set, and Python's figures
+        answered from Forebay; it needs no compiler, and has no memory history, no ``cudnn.benchmark``, no
+        ``torch.cuda.MemPool``, no CUDA-graph trees and no tensors shared between processes. ``"auto"``: what the variable
+        ``FOREBAY_TORCH_MODE`` says, else the adapter where it can be built, else base.
+
+    Returns
+    -------
+    Installation
+        Its ``mode`` says which it is, and ``reason`` why it is not the adapter.
+
+    Raises
+    ------
+    InstallError
+        If PyTorch has used CUDA, is of an unknown version or without CUDA, allocates from somewhere else already, or if this
+        process is a child of ``fork``; for a second call; and in mode ``"adapter"`` if that cannot be built.
+    ValueError
+        For an unknown mode.
+    """
+    global _installation
+    mode = _wanted(mode)
+    torch = _torch()
+    _refuse_fork(torch)
+    if _installation is not None:
+        raise InstallError(
+            f"forebay.torch.install() was called before, and PyTorch allocates from Forebay in mode {_installation.mode!r}: "
+            "call it once; forebay.torch.installation() tells"
+        )
+    _refuse_used(torch)
+    adapter, reason = "", ""
+    if mode != "base":
+        try:
+            adapter = _build.build()
+        except _build.BuildError as error:
+            if mode == "adapter":
+                raise InstallError(f"the adapter cannot be built: {error}") from error
+            reason = str(error)
+    if adapter:
+        _change(adapter)
+    else:
+        _base.install(torch)
+    _installation = Installation("adapter" if adapter else "base", reason, adapter, os.getpid())
+    return _installation
+
+
+def _wanted(mode: str) -> str:
+    source = "mode"
+    if mode == "auto" and (named := os.environ.get("FOREBAY_TORCH_MODE")):
+        mode, source = named, "FOREBAY_TORCH_MODE"
+    if mode not in MODES:
+        raise ValueError(f"{source} is {mode!r}; it takes {', '.join(map(repr, MODES))}")
+    return mode
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise InstallError(f"PyTorch cannot be imported: {error}") from error
+    known = ", ".join(f"{major}.{minor}" for major, minor in KNOWN)
+    try:
+        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    except ValueError:
+        major, minor = -1, -1
+    if (major, minor) not in KNOWN:
+        raise InstallError(
+            f"PyTorch is {torch.__version__}, and this version of Forebay knows {known}: install one of those, or a newer "
+            "Forebay"
+        )
+    if torch.version.cuda is None:
+        raise InstallError(f"PyTorch {torch.__version__} is built without CUDA: install a build that has it")
+    return torch
+
+
+def _refuse_fork(torch: Any) -> None:
+    forked = bool(torch.cuda._is_in_bad_fork())
+    forked = forked or (_installation is not None and _installation.process != os.getpid())
+    pool = shared_pool_if_made()
+    if pool is not None:
+        status = _library.forebay_device_count(pool, ctypes.byref(ctypes.c_int32()))
+        forked = forked or status == Status.FORKED
+    if forked:
+        raise InstallError(
+            "this process is a child of fork(), whose parent has used CUDA or installed Forebay: use the start method 'spawn' "
+            "or 'forkserver', and install in the child"
+        )
+
+
+def _refuse_used(torch: Any) -> None:
+    if torch.cuda.is_initialized():
+        raise InstallError(
+            "PyTorch has used CUDA already, and its allocator cannot be changed any more: call forebay.torch.install() first, "
+            "right after the imports"
+        )
+    backend = torch._C._cuda_getAllocatorBackend()
+    if backend not in ("native", "cudaMallocAsync"):
+        raise InstallError(
+            f"PyTorch's allocator was changed to {backend!r} before: remove the call of change_current_allocator that did it"
+        )
+
+
+def _change(adapter: str) -> None:
+    try:
+        entry = ctypes.CDLL(adapter).forebay_torch_adapter_install
+    except (OSError, AttributeError) as error:
+        raise InstallError(f"the adapter at {adapter} cannot be loaded: {error}; delete it, and it is built again") from error
+    entry.argtypes, entry.restype = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t], ctypes.c_int
+    text = ctypes.create_string_buffer(4096)
+    if entry(os.fsencode(_library.path), text, len(text)):
+        raise InstallError(text.value.decode(errors="replace"))

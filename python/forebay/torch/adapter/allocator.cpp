@@ -1,0 +1,331 @@
+#include "allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+namespace forebay_torch {
+
+namespace {
+
+// One for the process, never destroyed: tensors die after everything else.
+Allocator* the_allocator = nullptr;
+
+void delete_block(void* ptr) {
+  the_allocator->raw_delete(ptr);
+}
+
+constexpr size_t GRAIN = 512;
+
+size_t rounded(size_t size) {
+  return (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+DeviceIndex current_device() {
+  DeviceIndex device = -1;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+} // namespace
+
+// The base class's own ways to allocate are never taken: all of them are overridden.
+Allocator::Allocator(const std::string& library_path)
+    : CUDAPluggableAllocator(nullptr, nullptr), library_(library_path) {
+  the_allocator = this;
+}
+
+void Allocator::init(int device_count) {
+  library_.forebay_torch_init(device_count);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  books_.resize(device_count);
+  while (devices_.size() < static_cast<size_t>(device_count)) {
+    auto fresh = std::make_unique<Device>();
+    fresh->allocator = this;
+    fresh->index = static_cast<DeviceIndex>(devices_.size());
+    devices_.push_back(std::move(fresh));
+  }
+  initialized_ = true;
+}
+
+std::string Allocator::name() {
+  return "forebay";
+}
+
+Allocator::Device& Allocator::device(DeviceIndex index) {
+  TORCH_CHECK(
+      0 <= index && static_cast<size_t>(index) < devices_.size(),
+      "device ", static_cast<int>(index), " asked for; PyTorch was initialised with ", devices_.size(), " devices");
+  return *devices_[index];
+}
+
+Allocator::Device& Allocator::opened(DeviceIndex index) {
+  Device& home = device(index);
+  if (!home.open.load(std::memory_order_acquire)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!home.open.load(std::memory_order_relaxed)) {
+      library_.check(library_.forebay_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
+      home.open.store(true, std::memory_order_release);
+    }
+  }
+  return home;
+}
+
+// Under Forebay's locks.
+void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) {
+  Allocator& self = *static_cast<Device*>(user)->allocator;
+  const bool now = what == FOREBAY_MAPPING_MAPPED;
+  const auto index = static_cast<DeviceIndex>(device);
+  self.books_.mapped(index, bytes, now);
+  Event event;
+  event.action = now ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
+  event.device = index;
+  event.addr = reinterpret_cast<size_t>(ptr);
+  event.size = bytes;
+  self.history_.record(event);
+}
+
+// ---- out
+
+c10::DataPtr Allocator::allocate(size_t size) {
+  const DeviceIndex index = current_device();
+  void* ptr = nullptr;
+  if (size != 0) {
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
+    promise(index, stream);
+    ptr = take(size, index, stream.stream());
+  }
+  return {ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, index)};
+}
+
+c10::DeleterFnPtr Allocator::raw_deleter() const {
+  return &delete_block;
+}
+
+void* Allocator::raw_alloc(size_t size) {
+  if (size == 0) {
+    return nullptr;
+  }
+  const DeviceIndex index = current_device();
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
+  promise(index, stream);
+  return take(size, index, stream.stream());
+}
+
+void* Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
+  return size == 0 ? nullptr : take(size, current_device(), stream);
+}
+
+void Allocator::promise(DeviceIndex device, c10::cuda::CUDAStream stream) {
+  // PyTorch's own streams have an odd id and are never destroyed; others are pointers, and 0 needs no promise.
+  if ((stream.id() & 1) == 0) {
+    return;
+  }
+  thread_local std::pair<DeviceIndex, cudaStream_t> last{-1, nullptr};
+  const std::pair<DeviceIndex, cudaStream_t> key{device, stream.stream()};
+  if (key == last) {
+    return;
+  }
+  if (opened(device).routes.load(std::memory_order_relaxed) > 0) {
+    // It may be under capture, when nothing tells it from an earlier stream at its address.
+    return;
+  }
+  bool fresh = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    fresh = promised_.insert(key).second;
+  }
+  if (fresh && library_.forebay_stream_register(library_.pool(), device, key.second) != FOREBAY_STATUS_OK) {
+    // It is tried again later, and until then each free costs an event.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    promised_.erase(key);
+    return;
+  }
+  last = key;
+}
+
+void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
+  Device& home = opened(index);
+  Block block;
+  block.requested = size;
+  block.bytes = rounded(size);
+  block.device = index;
+  block.stream = stream;
+  void* ptr = nullptr;
+  if (C10_UNLIKELY(foreign_.routing())) {
+    std::tie(block.foreign, block.pool) = foreign_.route(index, stream);
+  }
+  if (block.foreign != nullptr) {
+    ptr = block.foreign->take(block.bytes, stream);
+  } else {
+    ptr = reserve(home, block);
+  }
+  block.context = history_.gather(RecordContext::STATE);
+  enter(ptr, std::move(block));
+  return ptr;
+}
+
+void Allocator::enter(void* ptr, Block block) {
+  const Event event{
+      TraceEntry::ALLOC, block.device, reinterpret_cast<size_t>(ptr), block.bytes, block.stream, block.pool};
+  const auto size = static_cast<int64_t>(block.bytes);
+  auto context = block.context;
+  books_.add(ptr, std::move(block));
+  history_.record(event, std::move(context));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+    c10::reportMemoryUsageToProfiler(
+        ptr, size, books_.allocated_bytes(event.device), figures(event.device).physical,
+        c10::Device(c10::DeviceType::CUDA, event.device));
+  }
+  if (C10_UNLIKELY(c10::impl::GPUTrace::haveState)) {
+    if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
+      (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    }
+  }
+}
+
+void* Allocator::ask(const Block& block) {
+  return library_.forebay_torch_malloc(static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
+}
+
+void* Allocator::reserve(Device& home, Block& block) {
+  std::string report;
+  try {
+    void* ptr = ask(block);
+    if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
+      uint64_t first = 0, second = 0;
+      library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
+      block.pool = {first, second};
+    }
+    return ptr;
+  } catch (const c10::OutOfMemoryError& error) {
+    report = error.what_without_backtrace();
+  }
+  if (void* ptr = last_resort(home, block)) {
+    return ptr;
+  }
+  out_of_memory(home, block.requested, report);
+}
+
+// Those who registered with PyTorch to give something back, then the pools that were named for this.
+void* Allocator::last_resort(Device& home, Block& block) {
+  bool gave = false;
+  for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+    gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+  }
+  if (gave) {
+    try {
+      return ask(block);
+    } catch (const c10::OutOfMemoryError&) {
+      // Too little; the next may have more.
+    }
+  }
+  std::vector<std::pair<DeviceIndex, MempoolId_t>> pools;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pools = last_resorts_;
+  }
+  for (const auto& [index, id] : pools) {
+    if (index != home.index) {
+      continue;
+    }
+    try {
+      return from_pool(home, block, id);
+    } catch (const c10::OutOfMemoryError&) {
+      // Likewise.
+    }
+  }
+  return nullptr;
+}
+
+void Allocator::out_of_memory(Device& home, size_t size, const std::string& report) {
+  books_.failed(home.index);
+  uint64_t free = 0, total = 0;
+  library_.check(library_.forebay_memory_info(library_.pool(), home.index, &free, &total));
+  const size_t allocated = books_.allocated_bytes(home.index);
+  const Event event{TraceEntry::OOM, home.index, static_cast<size_t>(free), size, nullptr, NO_POOL};
+  history_.record(event, history_.gather(RecordContext::ALLOC));
+  if (c10::memoryProfilingEnabled()) {
+    c10::reportOutOfMemoryToProfiler(
+        static_cast<int64_t>(size), allocated, figures(home.index).physical,
+        c10::Device(c10::DeviceType::CUDA, home.index));
+  }
+  std::vector<caching::OutOfMemoryObserver> observers;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    observers = observers_;
+  }
+  for (const auto& observer : observers) {
+    observer(home.index, size, total, free);
+  }
+  // Retry code of users looks for PyTorch's own words.
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. ", report);
+}
+
+// ---- in
+
+void Allocator::raw_delete(void* ptr) {
+  if (ptr == nullptr) {
+    return;
+  }
+  std::optional<Block> block = books_.remove(ptr);
+  TORCH_CHECK(block, "invalid device pointer: ", ptr, " is not a live block of PyTorch's");
+  if (C10_UNLIKELY(c10::impl::GPUTrace::haveState)) {
+    if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
+      (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    }
+  }
+  finish(ptr, *block);
+}
+
+// After this the address may be anybody's.
+void Allocator::finish(void* ptr, const Block& block) {
+  Event event{
+      TraceEntry::FREE_REQUESTED, block.device, reinterpret_cast<size_t>(ptr), block.bytes, block.stream, block.pool};
+  auto context = history_.gather(RecordContext::ALL);
+  history_.record(event, context);
+  event.action = TraceEntry::FREE_COMPLETED;
+  history_.record(event, std::move(context));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+    c10::reportMemoryUsageToProfiler(
+        ptr, -static_cast<int64_t>(block.bytes), books_.allocated_bytes(block.device), figures(block.device).physical,
+        c10::Device(c10::DeviceType::CUDA, block.device));
+  }
+  if (C10_UNLIKELY(block.shared)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    shared_.erase(ptr);
+  }
+  if (block.foreign != nullptr) {
+    block.foreign->give(ptr, block.bytes, block.stream);
+  } else {
+    library_.forebay_torch_free(ptr, static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
+  }
+}
+
+void Allocator::recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) {
+  // Memory of another process, or of another library, is none of Forebay's.
+  if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block) {
+    return;
+  }
+  std::optional<Block> block = books_.find(ptr.get());
+  TORCH_CHECK(block, "no live block of PyTorch's begins at ", ptr.get());
+  // Blocks go back in the order of the stream of their allocation.
+  if (block->stream == stream.stream()) {
+    return;
+  }
+  TORCH_CHECK(
+      block->foreign == nullptr, "record_stream is not possible for memory of a MemPool with an allocator of its own");
+  promise(block->device, stream);
+  library_.forebay_torch_record_stream(ptr.get(), stream.stream());
+}
+
+void* Allocator::getBaseAllocation(void* ptr, size_t* size) {
+  void* base = nullptr;
+  uint64_t bytes = 0;
+  library_.check(library_.forebay_base_address(library_.pool(), ptr, &base, &bytes));
+  if (size != nullptr) {
+    *size = bytes;
+  }
+  return base;
+}
+
+} // namespace forebay_torch

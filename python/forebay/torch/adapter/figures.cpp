@@ -1,0 +1,84 @@
+#include "allocator.h"
+
+namespace forebay_torch {
+
+using c10::CachingAllocator::StatType;
+
+forebay_stats Allocator::figures(DeviceIndex device) {
+  forebay_stats stats{};
+  stats.size = sizeof(stats);
+  stats.version = FOREBAY_STATS_VERSION;
+  library_.check(library_.forebay_get_stats(library_.pool(), device, &stats));
+  return stats;
+}
+
+DeviceStats Allocator::getDeviceStats(DeviceIndex index) {
+  Device& home = device(index);
+  DeviceStats stats = books_.stats(index);
+  stats.max_split_size = -1;
+  if (!home.open.load(std::memory_order_acquire)) {
+    return stats;
+  }
+  // Counted at the mappings; a moved chunk has two for a while, and holds its memory once.
+  const forebay_stats held = figures(index);
+  for (auto type : {StatType::AGGREGATE, StatType::LARGE_POOL}) {
+    auto& reserved = stats.reserved_bytes[static_cast<size_t>(type)];
+    reserved.current = static_cast<int64_t>(held.physical);
+    reserved.peak = static_cast<int64_t>(held.physical_peak);
+  }
+  return stats;
+}
+
+void Allocator::resetAccumulatedStats(DeviceIndex index) {
+  device(index);
+  books_.reset_accumulated(index);
+}
+
+void Allocator::resetPeakStats(DeviceIndex index) {
+  Device& home = device(index);
+  books_.reset_peaks(index);
+  if (home.open.load(std::memory_order_acquire)) {
+    library_.check(library_.forebay_reset_peaks(library_.pool(), index));
+  }
+}
+
+std::vector<caching::StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex index) {
+  device(index);
+  return {};
+}
+
+double Allocator::getMemoryFraction(DeviceIndex index) {
+  opened(index);
+  uint64_t limit = 0, free = 0, total = 0;
+  library_.check(library_.forebay_get_limit(library_.pool(), index, &limit));
+  library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+  return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
+}
+
+void Allocator::setMemoryFraction(double fraction, DeviceIndex index) {
+  TORCH_CHECK(0 <= fraction && fraction <= 1, "memory fraction is ", fraction, "; it takes a number from 0 to 1");
+  opened(index);
+  // To Forebay 0 would mean no limit, and to PyTorch it means no memory.
+  const auto status = fraction == 0 ? library_.forebay_set_limit(library_.pool(), index, 1)
+                                    : library_.forebay_set_fraction(library_.pool(), index, fraction);
+  library_.check(status);
+}
+
+void Allocator::emptyCache(MempoolId_t pool) {
+  // A private pool's free memory goes back to everybody when the pool is released.
+  if (pool == NO_POOL) {
+    library_.forebay_torch_reset();
+  }
+}
+
+void Allocator::cacheInfo(DeviceIndex index, size_t* largest) {
+  opened(index);
+  if (*largest == 0) {
+    uint64_t free = 0, total = 0;
+    library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+    *largest = free;
+  }
+  *largest = std::max<size_t>(*largest, figures(index).largest_free);
+}
+
+} // namespace forebay_torch
