@@ -8,6 +8,9 @@ The variables ``FOREBAY_*`` are read at the first use of a pool. ``FOREBAY_DRIVE
 
 from __future__ import annotations
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from . import _pickling as _pickling  # registers how these are sent
 from . import typing
 from ._buffer import Buffer
@@ -49,6 +52,16 @@ from .typing import (
 
 #: The version of the library in use.
 __version__: str = _version()
+
+#: Parts that need a framework, or are needed by those: imported when first named.
+_LATER = ("cuda_core", "cupy", "numba", "pressure", "torch")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Buffer",
