@@ -34,8 +34,12 @@ def _handle(stream: Any) -> int:
     try:
         return stream.__cuda_stream__()[1]  # type: ignore[no-any-return]
     except AttributeError:
-        # A graph's builder stands for the stream that it captures.
-        return resolve(getattr(stream, "stream", stream))[0]
+        pass
+    # A graph's builder stands for the stream that it captures. No plain numbers here: cuda.core does not take them either.
+    inner = getattr(stream, "stream", None)
+    if not hasattr(inner, "__cuda_stream__"):
+        raise TypeError(f"stream is a {type(stream).__name__}: it must be a cuda.core.Stream or GraphBuilder")
+    return resolve(inner)[0]
 
 
 class MemoryResource(_core.MemoryResource):  # type: ignore[misc]

@@ -30,11 +30,8 @@ pub unsafe extern "C" fn forebay_host_register(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        let flags = HostFlags {
-            portable: flag("portable", portable)?,
-            mapped: flag("mapped", mapped)?,
-            write_combined: false,
-        };
+        let flags =
+            HostFlags { portable: flag("portable", portable)?, mapped: flag("mapped", mapped)?, write_combined: false };
         if ptr.is_null() {
             return Err(Fault::Null("ptr"));
         }

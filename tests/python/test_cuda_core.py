@@ -29,7 +29,7 @@ class Resource(Case):
         self.addCleanup(patch.stop)
         self.resource = forebay.cuda_core.MemoryResource()
 
-    def live(self):
+    def given(self):
         return forebay.Pool.shared().stats().live_by_framework["cuda_core"]
 
     def test_it_is_cuda_cores_and_says_what_it_is(self):
@@ -42,9 +42,9 @@ class Resource(Case):
             for queue in (LEGACY_DEFAULT_STREAM, stream):
                 buffer = self.resource.allocate(1000, stream=queue)
                 self.assertIs(buffer.memory_resource, self.resource)
-                self.assertEqual((buffer.size, self.live()), (1000, 1024))
+                self.assertEqual((buffer.size, self.given()), (1000, 1024))
                 self.resource.deallocate(buffer.handle, 1000, stream=queue)
-                self.assertEqual(self.live(), 0)
+                self.assertEqual(self.given(), 0)
                 with self.refused(ValueError, hex(buffer.handle)[2:]):
                     self.resource.deallocate(buffer.handle, 1000, stream=queue)
         self.assertEqual(self.resource.allocate(0, stream=LEGACY_DEFAULT_STREAM).handle, 0)
@@ -60,7 +60,7 @@ class Resource(Case):
         for stream in ("x", 5):
             with self.subTest(stream), self.assertRaises(TypeError):
                 self.resource.allocate(512, stream=stream)
-        self.assertEqual(self.live(), 0)
+        self.assertEqual(self.given(), 0)
         for arguments, kind in (((999,), ValueError), ((0, 5), TypeError), (("x",), TypeError)):
             with self.subTest(arguments), self.assertRaises(kind):
                 forebay.cuda_core.MemoryResource(*arguments)

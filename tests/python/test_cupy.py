@@ -137,7 +137,8 @@ class Pools(WithoutGpu):
         for size, fraction, word in ((1, 0.5, "one of them"), (-1, None, "-1"), (None, 1.5, "1.5"), (None, -0.1, "-0.1")):
             with self.subTest(size=size, fraction=fraction), self.refused(ValueError, word):
                 _connect.limit_of(size, fraction, 100)
-        self.assertEqual([_connect.limit_of(*given, 100) for given in ((None, None), (0, None), (7, None), (None, 0.5))], [0, 0, 7, 50])
+        for size, fraction, limit in ((None, None, 0), (0, None, 0), (7, None, 7), (None, 0.5, 50)):
+            self.assertEqual(_connect.limit_of(size, fraction, 100), limit)
 
     def test_the_drivers_pools_have_limits_here(self):
         pool = forebay.cupy.MemoryAsyncPool("default")

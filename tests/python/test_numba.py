@@ -30,7 +30,7 @@ class Manager(Case):
         self.context = Context()
         self.manager = forebay.numba.ForebayMemoryManager(context=self.context)
 
-    def live(self):
+    def given(self):
         gc.collect()
         return forebay.Pool.shared().stats().live_by_framework["numba"]
 
@@ -41,13 +41,13 @@ class Manager(Case):
     def test_device_memory_lives_as_long_as_its_views(self):
         memory = self.manager.memalloc(1000)
         self.assertIsInstance(memory, driver.MemoryPointer)
-        self.assertEqual((memory.size, self.live()), (1000, 1024))
+        self.assertEqual((memory.size, self.given()), (1000, 1024))
         view = memory.view(10)
         self.assertEqual(view.device_pointer_value, memory.device_pointer_value + 10)
         del memory
-        self.assertEqual(self.live(), 1024)
+        self.assertEqual(self.given(), 1024)
         del view
-        self.assertEqual(self.live(), 0)
+        self.assertEqual(self.given(), 0)
 
     def test_want_of_memory_is_forebays_error(self):
         with self.refused(forebay.OutOfMemoryError, "asked for"):
@@ -85,19 +85,19 @@ class Manager(Case):
         with self.manager.defer_cleanup():
             with self.manager.defer_cleanup():
                 del memory
-            self.assertEqual(self.live(), 512)
-        self.assertEqual(self.live(), 0)
+            self.assertEqual(self.given(), 512)
+        self.assertEqual(self.given(), 0)
 
     def test_a_reset_frees_everything_and_late_finalizers_nothing(self):
         memory, mapped = self.manager.memalloc(512), self.manager.memhostalloc(512, True)
         self.manager.reset()
-        self.assertEqual(self.live(), 0)
+        self.assertEqual(self.given(), 0)
         other = self.manager.memalloc(512)
         del memory, mapped
-        self.assertEqual(self.live(), 512)
+        self.assertEqual(self.given(), 512)
         self.manager.reset()
         del other
-        self.assertEqual(self.live(), 0)
+        self.assertEqual(self.given(), 0)
 
     def test_memory_info_is_what_can_still_be_had(self):
         pool = forebay.Pool.shared()

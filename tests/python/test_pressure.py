@@ -6,8 +6,8 @@ import threading
 import types
 from unittest import mock
 
-from support import MIB, Case, forebay
 from forebay import pressure
+from support import MIB, Case, forebay
 
 
 class Cycle:

@@ -99,16 +99,16 @@ class MemoryAsyncPool:
 
     def used_bytes(self) -> int:
         """Bytes in use, by whomever."""
-        return self._now().resource.attributes.used_mem_current
+        return int(self._now().resource.attributes.used_mem_current)
 
     def free_bytes(self) -> int:
         """Bytes held and not in use."""
         attributes = self._now().resource.attributes
-        return max(attributes.reserved_mem_current - attributes.used_mem_current, 0)
+        return max(int(attributes.reserved_mem_current) - int(attributes.used_mem_current), 0)
 
     def total_bytes(self) -> int:
         """Bytes held."""
-        return self._now().resource.attributes.reserved_mem_current
+        return int(self._now().resource.attributes.reserved_mem_current)
 
     def set_limit(self, size: Optional[int] = None, fraction: Optional[float] = None) -> None:
         """Sets the most bytes in use: as a number, or as a share of the device's memory. Neither, or 0: no limit.
@@ -132,7 +132,7 @@ class MemoryAsyncPool:
         return out.value
 
     def _now(self) -> _Home:
-        return self._homes[device_of_now()]
+        return self._homes[int(device_of_now())]
 
     def _set_limit(self, device: int, size: Optional[int], fraction: Optional[float]) -> None:
         total = Pool.shared().memory_info(device)[1] if fraction is not None else 0

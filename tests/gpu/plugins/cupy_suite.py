@@ -48,7 +48,7 @@ def main():
     for test in worse:
         print(f"  {test}: own PASSED, forebay {ours.get(test)}")
     count = {who: sum(outcome == "PASSED" for outcome in result.values()) for who, result in results.items()}
-    print(f"pass with CuPy's own pool: {count['own']}, with forebay: {count['forebay']}; pass there and fail here: {len(worse)}")
+    print(f"pass with CuPy's own pool: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(worse)}")
     return bool(worse)
 
 

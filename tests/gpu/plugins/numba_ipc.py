@@ -37,7 +37,7 @@ for manager, name in (("forebay.numba", "ForebayMemoryManager"), ("default", "Nu
         must(type(raw) is forebay.numba.ForebayIpcHandle, "the handle is Forebay's")
         again = pickle.loads(pickle.dumps(raw))
         must((again.base, again.size, again.handle.reserved) == (None, raw.size, raw.handle.reserved), "it is pickled")
-        refused(ValueError, lambda: raw.open(cuda.current_context()), "original process")
+        refused(ValueError, lambda raw=raw: raw.open(cuda.current_context()), "original process")
         done = subprocess.run(
             [sys.executable, __file__, "other"],
             input=pickle.dumps(handle) + pickle.dumps(raw),

@@ -40,7 +40,8 @@ def outcomes(manager, modules):
         done = subprocess.run(
             [sys.executable, "-c", RUN, *modules], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-    found = re.findall(r"^(\w+ \([\w.]+\))(?:\n[^\n]*)??\s*\.\.\. .*?\b(ok|FAIL|ERROR|skipped|expected failure)\b", done.stdout, re.M)
+    line = r"^(\w+ \([\w.]+\))(?:\n[^\n]*)??\s*\.\.\. .*?\b(ok|FAIL|ERROR|skipped|expected failure)\b"
+    found = re.findall(line, done.stdout, re.M)
     summary = re.findall(r"^Ran \d+ tests.*|^(?:OK|FAILED).*$", done.stdout, re.M)
     return dict(found), " ".join(summary) or f"no summary, exit {done.returncode}", done.stdout
 
@@ -60,7 +61,7 @@ def main():
             print(f"  {test}: own {own.get(test)}, forebay {ours.get(test)}")
     worse = [test for test, outcome in own.items() if outcome == "ok" and ours.get(test) not in ("ok", "skipped")]
     count = {who: sum(outcome == "ok" for outcome in result.values()) for who, result in results.items()}
-    print(f"pass with Numba's own manager: {count['own']}, with forebay: {count['forebay']}; pass there and fail here: {len(worse)}")
+    print(f"pass with Numba's own: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(worse)}")
     return bool(worse)
 
 

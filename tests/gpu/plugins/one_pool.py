@@ -84,9 +84,9 @@ class Cycle:
 
 
 gc.disable()
-for name, take in takers.items():
+for take in takers.values():
     Cycle(take())
-    for other_name, other_take in takers.items():
+    for other_take in takers.values():
         held = other_take()  # fails unless the cycle is collected
         del held
         Cycle(other_take())
