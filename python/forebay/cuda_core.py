@@ -25,7 +25,7 @@ _free = _library.forebay_free
 
 if "stream" not in inspect.signature(_from_handle).parameters:
     raise ImportError(
-        f"cuda.core is version {_core.__version__}, whose buffers do not know the stream of an allocation: install cuda-core>=1.2"
+        f"cuda.core is version {_core.__version__}, whose buffers keep no stream: install cuda-core>=1.2"
     )
 
 
@@ -63,8 +63,8 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
 
     Notes
     -----
-    Any thread may use it. The memory of a buffer stays valid until the buffer is closed or collected, and goes back in the order
-    of the stream that is then the buffer's.
+    Any thread may use it. The memory of a buffer stays valid until the buffer is closed or collected, and goes back in the
+    order of the stream that is then the buffer's.
     """
 
     def __init__(self, device_id: Any = 0, pool: Optional[Pool] = None) -> None:

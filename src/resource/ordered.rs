@@ -111,7 +111,9 @@ impl Ordered {
             return Ok(());
         }
         let Some(block) = self.live.lock().remove(&at) else {
-            return Err(Error::BadFree(format!("{at} is no live block of this pool: free it where it came from").into()));
+            return Err(Error::BadFree(
+                format!("{at} is no live block of this pool: free it where it came from").into(),
+            ));
         };
         let done = if block.place == self.place(stream) {
             self.resource.deallocate(at, block.bytes, stream)

@@ -38,7 +38,8 @@ fn a_block_is_counted_for_whom_it_is() {
 
 #[test]
 fn a_free_behind_everything_waits_for_streams_that_nobody_names() {
-    let pool = Pool::new();
+    // No room for a third block: it is the first one's memory.
+    let pool = Pool::limited(2 * MIB);
     let (user, other) = (pool.stream(), pool.stream());
     for number in 0..50 {
         let block = malloc_for(&pool, 3, MIB, LEGACY).unwrap();
@@ -48,8 +49,9 @@ fn a_free_behind_everything_waits_for_streams_that_nobody_names() {
         free_behind_everything(&pool, block).unwrap();
         let next = pool.malloc(MIB, other).unwrap();
         pool.fill(next, number, MIB, other).unwrap();
-        pool.holds(copy, 7, MIB, user);
+        // On CUDA this can fail; the host driver runs work as it is queued here: see tests/faults.rs.
         pool.holds(next, number, MIB, other);
+        pool.holds(copy, 7, MIB, user);
         pool.free(copy, user).unwrap();
         pool.free(next, other).unwrap();
     }

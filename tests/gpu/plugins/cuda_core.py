@@ -18,7 +18,7 @@ must((mr.device_id, mr.is_device_accessible, mr.is_host_accessible, mr.is_manage
 buffer = device.allocate(1000, stream=stream)
 must(type(buffer) is Buffer and buffer.memory_resource is mr and buffer.size == 1000, "its buffers are cuda.core's")
 must(stats().live_by_framework["cuda_core"] == 1024, "and memory of the shared pool")
-must(buffer.is_device_accessible and not buffer.is_host_accessible and buffer.device_id == 0, "accessible as memory of a device")
+must(buffer.is_device_accessible and not buffer.is_host_accessible and buffer.device_id == 0, "accessible as device memory")
 
 host = LegacyPinnedMemoryResource().allocate(1000, stream=stream)
 bytes_of = numpy.from_dlpack(host).view(numpy.uint8)

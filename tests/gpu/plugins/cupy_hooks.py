@@ -38,7 +38,8 @@ size = 200 * MIB + 512
 must(told["malloc_preprocess"] == {"device_id": 0, "size": 200 * MIB + 1, "mem_size": size}, "what is asked for")
 post = told["malloc_postprocess"]
 must((post["mem_ptr"], post["mem_size"]) == (address, size), "what was given")
-must(told["free_postprocess"] == {"device_id": 0, "mem_size": size, "mem_ptr": address, "pmem_id": post["pmem_id"]}, "what is freed")
+freed = {"device_id": 0, "mem_size": size, "mem_ptr": address, "pmem_id": post["pmem_id"]}
+must(told["free_postprocess"] == freed, "what is freed")
 must(told["alloc_postprocess"]["mem_size"] >= 150 * MIB, "how much the pool grew")
 with Log() as hook:
     cupy.empty(200 * MIB + 1, cupy.uint8)
