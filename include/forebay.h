@@ -258,6 +258,9 @@ typedef enum forebay_mapping {
 // A buffer.
 typedef struct forebay_buffer forebay_buffer;
 
+// A resource that CuPy allocates from.
+typedef struct forebay_cupy_pool forebay_cupy_pool;
+
 // A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
 // same pool, as all from `forebay_pool_shared` do.
 typedef struct forebay_pool forebay_pool;
@@ -302,6 +305,9 @@ typedef struct forebay_buffer_info {
 
 // Gives the stream that CuPy's calling thread uses now.
 typedef ptrdiff_t (*forebay_stream_getter)(void);
+
+// Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
+typedef int (*forebay_hook_asker)(int skip_dispatch);
 
 // Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
 // user has them can map the memory.
@@ -584,8 +590,10 @@ typedef struct forebay_stats {
   uint64_t driver_calls;
   // What they would have cost on the GPU they are priced from, in nanoseconds.
   uint64_t driver_ns;
+  // Free blocks, those that streams keep at hand included.
+  uint64_t free_blocks;
   // Zero.
-  uint64_t reserved[8];
+  uint64_t reserved[7];
 } forebay_stats;
 
 // One stream's figures.
@@ -678,22 +686,59 @@ enum forebay_status forebay_buffer_fill(struct forebay_buffer *buffer,
 // stream. Any thread.
 void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
 
-// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
+// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is a forebay_pool; NULL: the shared
+// pool.
 //
 // On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
 // memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
 // which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
 // there is no C++ runtime either.
-void *forebay_cupy_malloc(void *_param,
+void *forebay_cupy_malloc(void *param,
                           size_t size,
                           int device);
 
 // Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
 // wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
 // frees in destructors, also while the interpreter ends.
-void forebay_cupy_free(void *_param,
+void forebay_cupy_free(void *param,
                        void *ptr,
-                       int _device);
+                       int device);
+
+// Says how CuPy's memory hooks are found and called. `asker` is the C function inside the capsule
+// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`. `tell` is a Python function (a `PyObject *`, which the caller
+// keeps alive) of five integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the
+// device, the bytes, the address (0 if there is none) and by how many bytes the pool has grown. It answers whether there
+// are hooks; an exception of it ends the allocation. NULL for both: nobody is told. Any thread.
+void forebay_cupy_set_memory_hooks(forebay_hook_asker asker,
+                                   void *tell);
+
+// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
+// it with `forebay_cupy_pool_destroy`. Any thread.
+enum forebay_status forebay_cupy_pool_create(const struct forebay_resource *resource,
+                                             struct forebay_cupy_pool **out);
+
+// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+void forebay_cupy_pool_destroy(struct forebay_cupy_pool *pool);
+
+// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
+// limit. Any thread.
+enum forebay_status forebay_cupy_pool_set_limit(struct forebay_cupy_pool *pool,
+                                                uint64_t bytes);
+
+// That limit; 0 for none. Any thread.
+enum forebay_status forebay_cupy_pool_get_limit(const struct forebay_cupy_pool *pool, uint64_t *out);
+
+// Allocates `size` bytes in the order of CuPy's current stream. `param` is a forebay_cupy_pool of `device`. Fails as
+// `forebay_cupy_malloc` does.
+void *forebay_cupy_pool_malloc(void *param,
+                               size_t size,
+                               int device);
+
+// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
+// was allocated on, which may be gone. A pointer that this pool did not give is refused. Never raises.
+void forebay_cupy_pool_free(void *param,
+                            void *ptr,
+                            int device);
 
 // A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
 // stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
@@ -723,6 +768,24 @@ enum forebay_status forebay_buffer_from_dlpack_legacy(struct DLManagedTensor *te
 // calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds Python's lock, as every
 // destructor of a capsule does. Pass its address to PyCapsule_New.
 void forebay_dlpack_capsule_delete(void *capsule);
+
+// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed and
+// beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays the
+// caller's, who calls `forebay_host_unregister` before it is freed. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
+// memory that is page-locked already.
+enum forebay_status forebay_host_register(const struct forebay_pool *pool,
+                                          int32_t device,
+                                          void *ptr,
+                                          uint64_t bytes,
+                                          uint32_t portable,
+                                          uint32_t mapped);
+
+// Ends what `forebay_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any thread.
+enum forebay_status forebay_host_unregister(const struct forebay_pool *pool,
+                                            int32_t device,
+                                            void *ptr);
 
 // The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor by
 // SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to keep it.
@@ -845,6 +908,16 @@ enum forebay_status forebay_malloc(struct forebay_pool *pool,
                                    void *stream,
                                    void **out);
 
+// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
+enum forebay_status forebay_malloc_for(struct forebay_pool *pool,
+                                       uint32_t framework,
+                                       uint64_t bytes,
+                                       int32_t device,
+                                       void *stream,
+                                       void **out);
+
 // Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
 // memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
 // memory while the device is behind. Otherwise as `forebay_malloc`.
@@ -863,6 +936,14 @@ enum forebay_status forebay_malloc_ready(struct forebay_pool *pool,
 enum forebay_status forebay_free(struct forebay_pool *pool,
                                  void *ptr,
                                  void *stream);
+
+// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
+// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
+// `ptr` is fine. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+enum forebay_status forebay_free_behind_everything(struct forebay_pool *pool,
+                                                   void *ptr);
 
 // Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
 // `stream` has at that time is done. `stream` must live until the block is freed. Any thread.

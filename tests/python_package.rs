@@ -111,6 +111,14 @@ fn between_processes() {
     unittest("test_ipc.py");
 }
 
+/// The plug-ins, with what of their frameworks is installed: a file without its framework says that it was skipped.
+#[test]
+fn plugins() {
+    for file in ["test_pressure.py", "test_cupy.py", "test_numba.py", "test_cuda_core.py"] {
+        unittest(file);
+    }
+}
+
 #[test]
 fn examples() {
     for example in files("examples/python", "py") {

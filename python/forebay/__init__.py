@@ -8,8 +8,8 @@ The variables ``FOREBAY_*`` are read at the first use of a pool. ``FOREBAY_DRIVE
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import Any as _Any
 
 from . import _pickling as _pickling  # registers how these are sent
 from . import typing
@@ -52,6 +52,16 @@ from .typing import (
 
 #: The version of the library in use.
 __version__: str = _version()
+
+#: Parts that need a framework, or are needed by those: imported when first named, so that nobody pays for what he does not use.
+_LATER = ("cuda_core", "cupy", "numba", "pressure", "torch")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Buffer",
@@ -97,12 +107,3 @@ __all__ = [
     "serve",
     "typing",
 ]
-
-_FRAMEWORKS = ("torch", "cupy", "numba", "cuda_core")
-
-
-def __getattr__(name: str) -> Any:
-    # Each is imported when it is first named: a program that does not use a framework does not pay for it.
-    if name in _FRAMEWORKS:
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -119,6 +119,16 @@ forebay_get_stats = _function("forebay_get_stats", _object, _device, POINTER(s.S
 forebay_reset_peaks = _function("forebay_reset_peaks", _object, _device)
 forebay_report = _function("forebay_report", _object, _device, c_void_p, c_size_t, POINTER(c_size_t))
 forebay_check = _function("forebay_check", _object, _device)
+forebay_add_pressure_callback = _function("forebay_add_pressure_callback", _object, c_void_p, c_void_p, _u64)
+forebay_remove_pressure_callback = _function("forebay_remove_pressure_callback", _object, c_uint64)
+
+# ---- blocks. The output of the two that are called often as a bare address: a `byref` made once is passed on as it is.
+forebay_malloc_for = _function("forebay_malloc_for", _object, c_uint32, c_uint64, _device, _stream, c_void_p)
+forebay_malloc_ready = _function("forebay_malloc_ready", _object, c_uint64, _device, _stream, c_void_p)
+forebay_free = _function("forebay_free", _object, _pointer, _stream)
+forebay_free_behind_everything = _function("forebay_free_behind_everything", _object, _pointer)
+forebay_host_register = _function("forebay_host_register", _object, _device, _pointer, c_uint64, c_uint32, c_uint32)
+forebay_host_unregister = _function("forebay_host_unregister", _object, _device, _pointer)
 forebay_base_address = _function("forebay_base_address", _object, _pointer, _out, _u64)
 
 forebay_snapshot = _function("forebay_snapshot", _object, _device, c_void_p, c_void_p)
@@ -193,3 +203,10 @@ forebay_buffer_from_ipc_descriptor = _function(
 )
 forebay_ipc_export = _function("forebay_ipc_export", _object, _pointer, POINTER(s.IpcDescriptor))
 forebay_ipc_export_foreign = _function("forebay_ipc_export_foreign", _pointer, c_uint64, POINTER(s.IpcDescriptor))
+
+# ---- CuPy: the hooks themselves are taken by address
+forebay_cupy_set_stream_getter = _function("forebay_cupy_set_stream_getter", c_void_p, answer=None)
+forebay_cupy_set_memory_hooks = _function("forebay_cupy_set_memory_hooks", c_void_p, c_void_p, answer=None)
+forebay_cupy_pool_create = _function("forebay_cupy_pool_create", _object, _out)
+forebay_cupy_pool_set_limit = _function("forebay_cupy_pool_set_limit", _object, c_uint64)
+forebay_cupy_pool_get_limit = _function("forebay_cupy_pool_get_limit", _object, _u64)

@@ -53,6 +53,7 @@ class PoolStats(NamedTuple):
     out_of_memory: int  #: requests that failed for want of memory
     live_by_framework: dict[str, int]  #: live bytes by who asked
     streams: int  #: streams known
+    free_blocks: int  #: free blocks, those that streams keep at hand included
 
 
 class Pool:

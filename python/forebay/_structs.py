@@ -97,7 +97,8 @@ class Stats(Structure):
         ("streams", c_uint64),
         ("driver_calls", c_uint64),
         ("driver_ns", c_uint64),
-        ("reserved", c_uint64 * 8),
+        ("free_blocks", c_uint64),
+        ("reserved", c_uint64 * 7),
     ]
 
 

@@ -1,4 +1,4 @@
-//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`. They use the shared pool.
+//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`, on a pool of Forebay's. `cupy_pool` has those on other resources.
 //!
 //! CuPy passes no stream; its current stream is had from a C function of CuPy's own, set once with
 //! `forebay_cupy_set_stream_getter`. It holds the GIL in every call and does not check for NULL, so a failed allocation
@@ -7,13 +7,14 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::cupy_hooks as hooks;
 use super::cxx;
-use super::guard;
-use super::handle::{address, pointer};
+use super::guard::{self, Fault};
+use super::handle::{ForebayPool, address, pointer};
 use super::memory::ForebayFramework;
 use super::python;
-use crate::resource::{existing, shared};
-use crate::units::StreamHandle;
+use crate::resource::{Pool, existing, shared};
+use crate::units::{Address, StreamHandle};
 
 /// Gives the stream that CuPy's calling thread uses now.
 pub type ForebayStreamGetter = Option<extern "C" fn() -> isize>;
@@ -37,32 +38,80 @@ fn current_stream() -> Option<StreamHandle> {
 /// What CuPy's functions, compiled by Cython as `except? -1`, return to say: look for an exception. Ours too.
 const FAILED: isize = -1;
 
-/// Sets the function that gives CuPy's current stream: the C function inside the capsule
-/// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
-/// stream. Any thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
-    GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
+/// What the hooks allocate from.
+pub(super) trait Target {
+    /// Allocates in the order of `stream`.
+    fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault>;
+
+    /// Frees in the order of `stream`, and of the stream of the allocation.
+    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault>;
+
+    /// Bytes given out and bytes held on `device`; zeros where that cannot be told.
+    fn figures(&self, device: i32) -> (u64, u64);
+
+    /// The bytes of the live block that starts there; 0 where there is none.
+    fn size(&self, at: Address) -> u64;
 }
 
-/// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is not used.
-///
-/// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
-/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
-/// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
-/// there is no C++ runtime either.
-///
-/// # Safety
-/// Called as CuPy does, holding the GIL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn forebay_cupy_malloc(_param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+impl Target for Pool {
+    #[inline]
+    fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
+        Ok(self.malloc(bytes, device, stream, ForebayFramework::Cupy as u8)?)
+    }
+
+    #[inline]
+    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault> {
+        Ok(self.free_behind_both(at, stream)?)
+    }
+
+    fn figures(&self, device: i32) -> (u64, u64) {
+        self.stats(device).map_or((0, 0), |stats| (stats.live, stats.physical))
+    }
+
+    fn size(&self, at: Address) -> u64 {
+        self.block_size(at).unwrap_or(0)
+    }
+}
+
+/// One allocation. `find` gives the target, and is not called by one that fails before it.
+#[inline]
+pub(super) fn malloc<'a, T: Target + 'a>(
+    find: impl Fn() -> Result<&'a T, Fault>,
+    size: usize,
+    device: c_int,
+) -> *mut c_void {
+    if !hooks::watching() {
+        return malloc_unseen(&find, size, device);
+    }
+    let held = || guard::result(|| Ok(find()?.figures(device).1)).unwrap_or(0);
+    let failed = FAILED as *mut c_void;
+    let watched = hooks::malloc(size, device, held, || {
+        let at = malloc_unseen(&find, size, device);
+        (at != failed && !at.is_null()).then_some(at)
+    });
+    match watched {
+        Ok(at) => at,
+        Err(None) => failed,
+        Err(Some(at)) => {
+            // A hook raised: nobody will own the block.
+            free_unseen(&find, at);
+            failed
+        }
+    }
+}
+
+#[inline]
+fn malloc_unseen<'a, T: Target + 'a>(
+    find: &impl Fn() -> Result<&'a T, Fault>,
+    size: usize,
+    device: c_int,
+) -> *mut c_void {
     let failed = FAILED as *mut c_void;
     let Some(stream) = current_stream() else { return failed };
-    let result = guard::result(|| Ok(shared()?.malloc(size as u64, device, stream, ForebayFramework::Cupy as u8)?));
-    match result {
+    match guard::result(|| find()?.allocate(size as u64, device, stream)) {
         Ok(address) => pointer(address),
         Err(fault) => {
-            let live = existing().and_then(|pool| pool.stats(device).ok()).map_or(0, |stats| stats.live);
+            let live = guard::result(|| Ok(find()?.figures(device).0)).unwrap_or(0);
             if python::raise(&fault, size as u64, live) {
                 return failed;
             }
@@ -73,24 +122,71 @@ pub unsafe extern "C-unwind" fn forebay_cupy_malloc(_param: *mut c_void, size: u
     }
 }
 
-/// Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
-/// wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
-/// frees in destructors, also while the interpreter ends.
-///
-/// # Safety
-/// Called as CuPy does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_free(_param: *mut c_void, ptr: *mut c_void, _device: c_int) {
+/// One free. Never raises: CuPy frees in destructors, also while the interpreter ends.
+#[inline]
+pub(super) fn free<'a, T: Target + 'a>(find: impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
+    if ptr.is_null() || !hooks::watching() {
+        return free_unseen(&find, ptr);
+    }
+    let size = guard::result(|| Ok(find()?.size(address(ptr)))).unwrap_or(0);
+    hooks::free(ptr, size, device, || free_unseen(&find, ptr));
+}
+
+#[inline]
+fn free_unseen<'a, T: Target + 'a>(find: &impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void) {
     let stream = current_stream().unwrap_or_else(|| {
         // Nobody looks for an exception after a free.
         python::clear();
         StreamHandle::LEGACY
     });
-    let result = guard::result(|| match existing() {
-        Some(pool) => Ok(pool.free_behind_both(address(ptr), stream)?),
-        None => Ok(()),
-    });
-    if let Err(fault) = result {
-        tracing::error!(hook = "forebay_cupy_free", "{}", fault.text());
+    if let Err(fault) = guard::result(|| find()?.free(address(ptr), stream)) {
+        tracing::error!(hook = "free of CuPy", "{}", fault.text());
     }
+}
+
+/// Sets the function that gives CuPy's current stream: the C function inside the capsule
+/// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
+/// stream. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
+    GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
+}
+
+/// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is a forebay_pool; NULL: the shared
+/// pool.
+///
+/// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
+/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
+/// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
+/// there is no C++ runtime either.
+///
+/// # Safety
+/// Called as CuPy does, holding the GIL. `param` is NULL or a pool object that lives as long as what was allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+    let find = || match param.is_null() {
+        true => Ok(&**shared()?),
+        // SAFETY: as the caller promises.
+        false => unsafe { ForebayPool::get(param.cast()) },
+    };
+    malloc::<Pool>(find, size, device)
+}
+
+/// Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
+/// wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
+/// frees in destructors, also while the interpreter ends.
+///
+/// # Safety
+/// Called as CuPy does, with the `param` of the allocation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
+    if param.is_null() && existing().is_none() {
+        return;
+    }
+    let find = || match param.is_null() {
+        true => Ok(&**shared()?),
+        // SAFETY: as the caller promises.
+        false => unsafe { ForebayPool::get(param.cast()) },
+    };
+    free::<Pool>(find, ptr, device);
 }

@@ -2,9 +2,10 @@
 
 use std::ffi::c_void;
 
-use super::guard;
+use super::guard::{self, Fault};
 use super::handle::{ForebayPool, address, output, pointer, stream as handle};
 use super::status::ForebayStatus;
+use crate::resource::Error;
 
 /// Who asked for a block: how the figures tell users apart.
 #[repr(C)]
@@ -20,6 +21,15 @@ pub enum ForebayFramework {
     Numba = 3,
     /// cuda.core's memory resource.
     CudaCore = 4,
+}
+
+/// The tag of that number.
+fn tag(framework: u32) -> Result<u8, Fault> {
+    let last = ForebayFramework::CudaCore as u32;
+    match u8::try_from(framework) {
+        Ok(tag) if framework <= last => Ok(tag),
+        _ => Err(Error::invalid(format_args!("{framework} is no forebay_framework; there are 0 to {last}")).into()),
+    }
 }
 
 /// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
@@ -43,6 +53,29 @@ pub unsafe extern "C" fn forebay_malloc(
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
         out.write(pointer(pool.malloc(bytes, device, handle(stream), ForebayFramework::C as u8)?));
+        Ok(())
+    })
+}
+
+/// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
+///
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
+///
+/// # Safety
+/// As `forebay_malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_for(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc(bytes, device, handle(stream), tag(framework)?)?));
         Ok(())
     })
 }
@@ -84,6 +117,23 @@ pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, 
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
         Ok(pool.free(address(ptr), handle(stream))?)
+    })
+}
+
+/// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
+/// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
+/// `ptr` is fine. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_free_behind_everything(pool: *mut ForebayPool, ptr: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free_behind_everything(address(ptr))?)
     })
 }
 

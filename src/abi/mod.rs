@@ -5,10 +5,13 @@
 pub mod buffer;
 pub mod choices;
 pub mod cupy;
+pub mod cupy_hooks;
+pub mod cupy_pool;
 mod cxx;
 pub mod dlpack;
 pub mod guard;
 pub mod handle;
+pub mod host;
 pub mod ipc;
 pub mod limits;
 pub mod memory;

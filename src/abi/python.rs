@@ -58,6 +58,78 @@ pub(super) unsafe fn capsule(capsule: Object, name: &CStr) -> Object {
     }
 }
 
+/// Calls a Python function with five integers: whether what it answers is true, or `None` with its exception pending.
+///
+/// # Safety
+/// `function` is a callable Python object, and the GIL is held.
+pub(super) unsafe fn call(function: Object, arguments: [u64; 5]) -> Option<bool> {
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI; an object and the GIL as the caller promises.
+    unsafe {
+        let call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object =
+            symbol(&program, c"PyObject_CallFunction")?;
+        let is_true: unsafe extern "C" fn(Object) -> c_int = symbol(&program, c"PyObject_IsTrue")?;
+        let drop: unsafe extern "C" fn(Object) = symbol(&program, c"Py_DecRef")?;
+        let [a, b, c, d, e] = arguments;
+        let answer = call(function, c"KKKKK".as_ptr(), a, b, c, d, e);
+        if answer.is_null() {
+            return None;
+        }
+        let truth = is_true(answer);
+        drop(answer);
+        (truth >= 0).then_some(truth > 0)
+    }
+}
+
+/// An exception that was pending: type, value, traceback.
+pub(super) struct Pending([Object; 3]);
+
+/// Takes the pending exception away. pre: the calling thread holds the GIL, if there is one.
+pub(super) fn take() -> Pending {
+    let mut parts = [std::ptr::null_mut(); 3];
+    // SAFETY: the type is that of CPython's stable ABI; it writes three pointers.
+    if let Some(fetch) = unsafe {
+        symbol::<unsafe extern "C" fn(*mut Object, *mut Object, *mut Object)>(&Library::this(), c"PyErr_Fetch")
+    } {
+        let [kind, value, trace] = &mut parts;
+        // SAFETY: as above.
+        unsafe { fetch(kind, value, trace) };
+    }
+    Pending(parts)
+}
+
+/// Makes it pending again. pre: as for [`take`].
+pub(super) fn put_back(Pending([kind, value, trace]): Pending) {
+    // SAFETY: the type is that of CPython's stable ABI; it takes the three references over.
+    unsafe {
+        if let Some(restore) =
+            symbol::<unsafe extern "C" fn(Object, Object, Object)>(&Library::this(), c"PyErr_Restore")
+        {
+            restore(kind, value, trace);
+        }
+    }
+}
+
+/// Gives it up. pre: as for [`take`].
+pub(super) fn forget(Pending(parts): Pending) {
+    // SAFETY: the type is that of CPython's stable ABI; each is a reference of ours, or NULL.
+    unsafe {
+        if let Some(drop) = symbol::<unsafe extern "C" fn(Object)>(&Library::this(), c"Py_DecRef") {
+            parts.into_iter().for_each(|part| drop(part));
+        }
+    }
+}
+
+/// Hands the pending exception to `sys.unraisablehook`, with the object that it came from. pre: as for [`take`].
+pub(super) fn report(from: Object) {
+    // SAFETY: the type is that of CPython's stable ABI.
+    unsafe {
+        if let Some(write) = symbol::<unsafe extern "C" fn(Object)>(&Library::this(), c"PyErr_WriteUnraisable") {
+            write(from);
+        }
+    }
+}
+
 /// Clears a pending exception. pre: the calling thread holds the GIL, if there is one.
 pub(super) fn clear() {
     let program = Library::this();

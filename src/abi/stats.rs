@@ -60,8 +60,10 @@ pub struct ForebayStats {
     pub driver_calls: u64,
     /// What they would have cost on the GPU they are priced from, in nanoseconds.
     pub driver_ns: u64,
+    /// Free blocks, those that streams keep at hand included.
+    pub free_blocks: u64,
     /// Zero.
-    pub reserved: [u64; 8],
+    pub reserved: [u64; 7],
 }
 
 /// One stream's figures.
@@ -137,7 +139,8 @@ pub unsafe extern "C" fn forebay_get_stats(
             streams: stats.streams,
             driver_calls: stats.driver_calls,
             driver_ns: stats.driver_ns,
-            reserved: [0; 8],
+            free_blocks: stats.free_blocks,
+            reserved: [0; 7],
         };
         Ok(())
     })

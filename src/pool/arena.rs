@@ -327,6 +327,13 @@ impl Arena {
         sets.map(|set| set.longest(&self.slab)).max().unwrap_or(0)
     }
 
+    /// How many free blocks there are.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
+        sets.map(|set| set.len() as u64).sum()
+    }
+
     /// The live block that contains `grain`: its start and length. Slow: looks back over the block's length.
     #[must_use]
     pub fn containing(&self, grain: u64) -> Option<(u64, u64)> {

@@ -130,6 +130,14 @@ impl Front {
         few(&self.long) + self.binned
     }
 
+    /// Blocks held. Adds up.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        let exact: u64 = self.exact.iter().map(|bin| bin.count).sum();
+        let few: usize = self.stepped.iter().map(|few| few.count).sum();
+        exact + (few + self.long.count) as u64
+    }
+
     /// Empties the cache into `take`.
     pub fn drain(&mut self, mut take: impl FnMut(Cached)) {
         let empty = |few: &mut Few, take: &mut dyn FnMut(Cached)| {

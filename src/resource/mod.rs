@@ -6,6 +6,7 @@
 //!     driver_pool      the driver's stream-ordered pools: device, pinned, managed
 //!     virtual_memory   buffers that grow
 //!     plain            page-locked and managed memory without streams
+//!   ordered          any of them, for callers that free on whatever stream is current
 //!   buffer           a piece of memory from any of them, or from elsewhere
 //!   sharing          how memory reaches another process of the same user: descriptors, the exchange, imports
 //! ```
@@ -14,6 +15,7 @@ pub mod buffer;
 pub mod driver_pool;
 mod error;
 pub mod memory_resource;
+pub mod ordered;
 pub mod own_pool;
 pub mod plain;
 pub mod pool;

@@ -18,6 +18,7 @@ mod cupy;
 mod errors;
 mod limits;
 mod memory;
+mod plugins;
 mod pools;
 mod pressure;
 mod private;

@@ -56,7 +56,7 @@ class Header(unittest.TestCase):
                 kinds = [] if found[2].strip() == "void" else re.split(r",\s*", found[2].strip())
                 self.assertEqual(len(arguments), len(kinds), kinds)
                 for ours, theirs in zip(arguments, kinds):
-                    pointer = "*" in theirs or "_fn" in theirs or "[" in theirs
+                    pointer = "*" in theirs or re.search("_fn|_getter|_asker", theirs) is not None or "[" in theirs
                     self.assertEqual(is_pointer(ours), pointer, theirs)
                     if not pointer:
                         word = theirs.replace("enum ", "").split()[0]

@@ -16,6 +16,7 @@ mod random;
 
 mod attributes;
 mod buffers;
+mod cupy_pool;
 mod descriptors;
 mod device;
 mod dlpack;

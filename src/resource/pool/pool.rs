@@ -396,6 +396,13 @@ impl Pool {
         ))
     }
 
+    /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
+    /// who were added. Says whether anything was given.
+    pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
+        let trimmed = self.trim_if_used(device) > 0;
+        self.pressure.call(device, bytes) | trimmed
+    }
+
     // ---- private pools -------------------------------------------------------------------------------
 
     /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.

@@ -23,6 +23,8 @@ pub struct Stats {
     pub free: u64,
     /// The longest free block.
     pub largest_free: u64,
+    /// Free blocks, those in front caches included.
+    pub free_blocks: u64,
     /// Free memory that belongs to private pools.
     pub private_free: u64,
     /// Requests served.
@@ -92,6 +94,7 @@ impl DevicePool {
             stats.physical = self.physical(&inner);
             stats.physical_peak = figures.physical_peak;
             stats.largest_free = inner.arena.largest_free() * GRAIN;
+            stats.free_blocks = inner.arena.free_blocks();
             stats.private_free = inner.arena.private_free() * GRAIN;
             (stats.misses, stats.steals, stats.growths) = (figures.misses, figures.steals, figures.growths);
             (stats.waits, stats.releases, stats.out_of_memory) =
@@ -103,7 +106,11 @@ impl DevicePool {
         let limit = self.limit.load(Ordering::Relaxed);
         stats.limit = if limit == u64::MAX { 0 } else { limit };
         for stream in self.streams.read().all() {
-            let counts = stream.hot.lock().counts;
+            let (counts, cached) = {
+                let hot = stream.hot.lock();
+                (hot.counts, hot.front.blocks())
+            };
+            stats.free_blocks += cached;
             stats.streams += 1;
             stats.allocations += counts.allocations;
             stats.frees += counts.frees;

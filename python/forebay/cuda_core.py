@@ -1,0 +1,183 @@
+"""cuda.core on Forebay: a memory resource on the shared pool, and `install` to make it a device's.
+
+Buffers of this resource are cuda.core's own. Buffers of both libraries interchange: each takes the other's by DLPack, and
+`forebay.Buffer.from_handle` and `cuda.core.Buffer.from_handle` take addresses with an owner.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Optional
+
+from . import _library, pressure
+from ._arguments import MAX_SIZE, as_device, as_pointer, as_size
+from ._errors import check
+from ._frameworks import CUDA_CORE, malloc, malloc_ready, need, probe, raw
+from ._pool import Pool
+from ._resources._pool_resource import PoolMemoryResource
+from ._stream import resolve
+
+__all__ = ["MemoryResource", "install"]
+
+_core: Any = need("cuda.core", "cuda.core", "cuda-core[cu13]>=1.2")
+_from_handle = _core.Buffer.from_handle
+_free = _library.forebay_free
+
+if "stream" not in inspect.signature(_from_handle).parameters:
+    raise ImportError(
+        f"cuda.core is version {_core.__version__}, whose buffers keep no stream: install cuda-core>=1.2"
+    )
+
+
+def _handle(stream: Any) -> int:
+    """The CUstream of what cuda.core calls a stream."""
+    try:
+        return stream.__cuda_stream__()[1]  # type: ignore[no-any-return]
+    except AttributeError:
+        pass
+    # A graph's builder stands for the stream that it captures. No plain numbers here: cuda.core does not take them either.
+    inner = getattr(stream, "stream", None)
+    if not hasattr(inner, "__cuda_stream__"):
+        raise TypeError(f"stream is a {type(stream).__name__}: it must be a cuda.core.Stream or GraphBuilder")
+    return resolve(inner)[0]
+
+
+class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
+    """Memory of a pool of Forebay's as a `cuda.core.MemoryResource`.
+
+    Parameters
+    ----------
+    device_id : int or cuda.core.Device
+        The device, counted from 0.
+    pool : forebay.Pool, optional
+        None: the shared pool. A pinned pool gives pinned memory of the host.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    TypeError
+        If `pool` is no Pool.
+    RuntimeError
+        If there is no usable driver, or this is a forked child.
+
+    Notes
+    -----
+    Any thread may use it. The memory of a buffer stays valid until the buffer is closed or collected, and goes back in the
+    order of the stream that is then the buffer's.
+    """
+
+    def __init__(self, device_id: Any = 0, pool: Optional[Pool] = None) -> None:
+        self._given, self._pool = pool, Pool.shared() if pool is None else pool
+        self._raw, self._device = raw(self._pool), as_device(device_id)
+        probe(self._raw)
+        self._on_host = PoolMemoryResource(self._device, self._pool).is_host_accessible
+        if not self._on_host:
+            pressure.start(pool)
+
+    def allocate(self, size: int, *, stream: Any) -> Any:
+        """Gives a buffer, usable by work queued on `stream` from now on.
+
+        Parameters
+        ----------
+        size : int
+            Bytes. 0 gives a buffer without memory.
+        stream : cuda.core.Stream or GraphBuilder
+            In whose order the memory is given and, unless the buffer is told another one, taken back.
+
+        Returns
+        -------
+        cuda.core.Buffer
+
+        Raises
+        ------
+        MemoryError
+            If there is no memory, after everything that could be given back was. The text has the pool's report.
+        RuntimeError
+            If the stream is being captured without a private pool.
+        """
+        if type(size) is not int or not 0 <= size <= MAX_SIZE:
+            size = as_size(size)
+        queue = _handle(stream)
+        if self._on_host:
+            address = malloc_ready(self._raw, size, self._device)
+        else:
+            address = malloc(self._raw, CUDA_CORE, size, self._device, queue)
+        try:
+            return _from_handle(address, size, self, stream=stream)
+        except TypeError:
+            # No stream of cuda.core's. Whatever fails later ends a buffer that has the memory already.
+            _free(self._raw, address, queue)
+            raise
+
+    def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
+        """Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends.
+
+        Raises
+        ------
+        ValueError
+            If the pool gave no such memory.
+        """
+        status = _free(self._raw, ptr if type(ptr) is int else as_pointer(ptr), _handle(stream))
+        if status:
+            check(status)
+
+    @property
+    def device_id(self) -> int:
+        """The device of the memory; of pinned memory, the one that it is nearest to."""
+        return self._device
+
+    @property
+    def is_device_accessible(self) -> bool:
+        """Whether a device may use the memory: always."""
+        return True
+
+    @property
+    def is_host_accessible(self) -> bool:
+        """Whether the host may use the memory: that of a pinned pool."""
+        return self._on_host
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the memory is CUDA managed memory: never."""
+        return False
+
+    @property
+    def pool(self) -> Pool:
+        """The pool."""
+        return self._pool
+
+    def __repr__(self) -> str:
+        return f"<forebay.cuda_core.MemoryResource device_id={self._device}>"
+
+
+def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
+    """Makes a `MemoryResource` the memory resource of a `cuda.core.Device`. Again with the same pool is harmless.
+
+    Parameters
+    ----------
+    device : int or cuda.core.Device, optional
+        None: the current device.
+    pool : forebay.Pool, optional
+        None: the shared pool.
+
+    Returns
+    -------
+    MemoryResource
+
+    Raises
+    ------
+    RuntimeError
+        If there is no usable driver, or this is a forked child; the device is then as it was.
+
+    Notes
+    -----
+    cuda.core has a `Device` for each thread, so this is for the calling thread: call it in every thread that allocates.
+    """
+    device = _core.Device(device)
+    made = MemoryResource(device.device_id, pool)
+    now = device.memory_resource
+    if isinstance(now, MemoryResource) and now._given is pool:
+        return now
+    device.memory_resource = made
+    return made

@@ -1,0 +1,161 @@
+"""CuPy on the driver's stream-ordered pools (document 003)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from ctypes import byref, c_uint64, c_void_p
+from typing import Any, NamedTuple, Optional, Union
+
+from .. import _library
+from .._errors import check
+from .._pool import Pool
+from .._resources._device import DeviceMemoryResource
+from ._connect import UNIT, connect, cupy, device_of_now, limit_of, memory
+
+
+class _Home(NamedTuple):
+    """One device's driver pool: the resource, the library's object for CuPy, CuPy's allocator."""
+
+    resource: DeviceMemoryResource
+    handle: int
+    malloc: Any
+
+
+# By device and driver pool. CuPy's memory keeps no reference to its allocator, so these live as long as the process; and two
+# objects for one driver pool have one limit.
+_homes: dict[tuple[int, int], _Home] = {}
+
+
+class MemoryAsyncPool:
+    """What `cupy.cuda.MemoryAsyncPool` is: CuPy's memory from the driver's pools, one for each device (document 003).
+
+    Parameters
+    ----------
+    pool_handles : str, int or list
+        ``"current"``: each device's current pool. ``"default"``: its default one. An integer: a ``cudaMemPool_t``. A list of
+        these, one for each device.
+
+    Raises
+    ------
+    ValueError
+        For another word, or a list that is not as long as there are devices.
+    TypeError
+        For anything else.
+    NotImplementedError
+        If a device has no such pools.
+
+    Notes
+    -----
+    Memory is allocated in the order of CuPy's current stream, and freed there; where that is not the stream of the
+    allocation, which may be gone, behind everything that the device has. Memory hooks are called. A failed allocation raises
+    `cupy.cuda.memory.OutOfMemoryError`, after others were asked to give back. Two pools are equal only if they are the same
+    object, and have no order, as CuPy's.
+    """
+
+    def __init__(self, pool_handles: Union[str, int, Sequence[Union[str, int]]] = "current") -> None:
+        count = Pool.shared().device_count
+        if isinstance(pool_handles, Sequence) and not isinstance(pool_handles, str):
+            handles = list(pool_handles)
+            if len(handles) != count:
+                raise ValueError(f"pool_handles has {len(handles)} entries, and there are {count} devices: give one for each")
+        else:
+            handles = [pool_handles] * count
+        connect()
+        self._homes = [_home(device, handle) for device, handle in enumerate(handles)]
+        limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+        if limit is not None:
+            for device in range(count):
+                self._set_limit(device, *_read(limit))
+
+    def malloc(self, size: int) -> Any:
+        """Allocates on the current device, in the order of the current stream: for `cupy.cuda.set_allocator`.
+
+        Parameters
+        ----------
+        size : int
+            Bytes, rounded up to 512.
+
+        Returns
+        -------
+        cupy.cuda.MemoryPointer
+        """
+        return self._homes[device_of_now()].malloc(-(-size // UNIT) * UNIT)
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        """Waits for a stream, and gives the pool's free memory back to the system.
+
+        Parameters
+        ----------
+        stream : cupy.cuda.Stream, optional
+            None: the current one.
+        """
+        (cupy.cuda.get_current_stream() if stream is None else stream).synchronize()
+        self._now().resource.trim(0)
+
+    def n_free_blocks(self) -> int:
+        """The driver does not say how its free memory is cut: 1 if there is any, else 0."""
+        return int(self.free_bytes() > 0)
+
+    def used_bytes(self) -> int:
+        """Bytes in use, by whomever."""
+        return int(self._now().resource.attributes.used_mem_current)
+
+    def free_bytes(self) -> int:
+        """Bytes held and not in use."""
+        attributes = self._now().resource.attributes
+        return max(int(attributes.reserved_mem_current) - int(attributes.used_mem_current), 0)
+
+    def total_bytes(self) -> int:
+        """Bytes held."""
+        return int(self._now().resource.attributes.reserved_mem_current)
+
+    def set_limit(self, size: Optional[int] = None, fraction: Optional[float] = None) -> None:
+        """Sets the most bytes in use: as a number, or as a share of the device's memory. Neither, or 0: no limit.
+
+        Raises
+        ------
+        ValueError
+            For both at once, or a number out of range.
+
+        Notes
+        -----
+        Of the current device; allocations beyond it are refused. (CuPy's own class writes the release threshold instead, which
+        refuses nothing.) The variable ``CUPY_GPU_MEMORY_LIMIT`` sets it for all devices when a pool is made.
+        """
+        self._set_limit(device_of_now(), size, fraction)
+
+    def get_limit(self) -> int:
+        """The most bytes in use; 0: no limit."""
+        out = c_uint64()
+        check(_library.forebay_cupy_pool_get_limit(self._now().handle, byref(out)))
+        return out.value
+
+    def _now(self) -> _Home:
+        return self._homes[int(device_of_now())]
+
+    def _set_limit(self, device: int, size: Optional[int], fraction: Optional[float]) -> None:
+        total = Pool.shared().memory_info(device)[1] if fraction is not None else 0
+        check(_library.forebay_cupy_pool_set_limit(self._homes[device].handle, limit_of(size, fraction, total)))
+
+    def __repr__(self) -> str:
+        return f"<forebay.cupy.MemoryAsyncPool {[hex(home.resource.handle) for home in self._homes]}>"
+
+
+def _home(device: int, pool: Union[str, int]) -> _Home:
+    resource = DeviceMemoryResource.from_pool(device, pool)
+    key = device, resource.handle
+    if key not in _homes:
+        out = c_void_p()
+        check(_library.forebay_cupy_pool_create(resource._handle, out))
+        hooks = _library.address_of("forebay_cupy_pool_malloc"), _library.address_of("forebay_cupy_pool_free")
+        _homes[key] = _Home(resource, out.value or 0, memory.CFunctionAllocator(out.value, *hooks, resource).malloc)
+    return _homes[key]
+
+
+def _read(limit: str) -> tuple[Optional[int], Optional[float]]:
+    """``CUPY_GPU_MEMORY_LIMIT``: bytes, or a share with a percent sign."""
+    try:
+        return (None, float(limit[:-1]) / 100) if limit.endswith("%") else (int(limit), None)
+    except ValueError:
+        raise ValueError(f"CUPY_GPU_MEMORY_LIMIT is {limit!r}: it must be a number of bytes, or a share as 50%") from None

@@ -1,0 +1,202 @@
+"""The memory manager."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from ctypes import c_void_p
+from functools import partial
+from typing import Any
+
+from .. import _library, pressure
+from .._errors import Status, check, failure
+from .._frameworks import NUMBA, malloc, malloc_ready, pinned_pool
+from .._pool import Pool, shared_pool
+from .._resources._host import HostMemoryResource
+from ._books import Books
+from ._connect import cuda, driver
+from ._ipc import ForebayIpcHandle
+
+_free_behind_everything = _library.forebay_free_behind_everything
+
+#: What a late finalizer may be told: the driver is gone, or its context was reset and the memory with it.
+_GONE = (Status.NO_DRIVER, Status.DRIVER, Status.FORKED)
+
+
+class _MappedMemory(driver.MappedMemory):  # type: ignore[misc]
+    """Mapped memory that has one address for the host and every device, which needs no asking."""
+
+    def __init__(self, context: Any, pointer: int, size: int, finalizer: Any) -> None:
+        self.owned, self.host_pointer, self._bufptr_ = None, pointer, pointer
+        driver.AutoFreePointer.__init__(self, context, c_void_p(pointer), size, finalizer=finalizer)
+        self.handle, self._buflen_ = pointer, size
+
+
+class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+    """Numba's memory from the shared pool (document 002): one object for each context, made by Numba.
+
+    Device memory is allocated in the order of the legacy default stream. Numba says no stream when it frees, so memory goes
+    back behind everything that the device has then; nobody waits. Managed memory is Numba's own affair, as without this class.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._books = Books()
+        self._pool, self._device = 0, 0
+
+    def initialize(self) -> None:
+        """Opens the pool. Numba calls this whenever the context is made current."""
+        if not self._pool:
+            self._pool, self._device = shared_pool(), int(self.context.device.id)
+            pressure.start()
+
+    def memalloc(self, size: int) -> Any:
+        """Memory of the context's device.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+
+        Returns
+        -------
+        numba.cuda.MemoryPointer
+
+        Raises
+        ------
+        MemoryError
+            If there is none, after everything that could be given back was. The text has the pool's report.
+        """
+        self.initialize()
+        address = malloc(self._pool, NUMBA, size, self._device, None)
+        _, finalizer = self._books.add(partial(_free, self._pool, address))
+        return driver.MemoryPointer(weakref.proxy(self.context), c_void_p(address), size, finalizer=finalizer)
+
+    def memhostalloc(self, size: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> Any:
+        """Pinned memory of the host.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        mapped : bool
+            Whether kernels shall use it.
+        portable : bool
+            Whether it is pinned for every device. Memory of the pinned pool always is.
+        wc : bool
+            Whether it is write-combined. Such memory is the driver's own, which is slow to get and waits for the whole device
+            when it is freed; all other comes from Forebay's pinned pool.
+
+        Returns
+        -------
+        numba.cuda.MappedMemory or numba.cuda.PinnedMemory
+        """
+        self.initialize()
+        if wc:
+            buffer = HostMemoryResource(portable, mapped, True).allocate(size)
+            address, give_back = buffer.handle, buffer.close
+        else:
+            pool = pinned_pool()._handle or 0
+            address = malloc_ready(pool, size, self._device)
+            give_back = partial(_free, pool, address)
+        number, finalizer = self._books.add(give_back)
+        context = weakref.proxy(self.context)
+        if not mapped:
+            return driver.PinnedMemory(context, address, size, finalizer=finalizer)
+        memory = _MappedMemory(context, address, size, finalizer)
+        self._books.keep(number, memory)
+        return memory.own()
+
+    def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
+        """Pins memory that exists, until the answer is gone.
+
+        Parameters
+        ----------
+        owner : object
+            Whose memory it is; kept meanwhile.
+        pointer : int
+            Its address.
+        size : int
+            Bytes.
+        mapped : bool
+            Whether kernels shall use it.
+
+        Returns
+        -------
+        numba.cuda.MappedMemory or numba.cuda.PinnedMemory
+
+        Raises
+        ------
+        ForebayError
+            If the driver refuses, as for memory that is pinned already.
+        """
+        self.initialize()
+        address = int(getattr(pointer, "value", pointer))
+        check(_library.forebay_host_register(self._pool, self._device, address, size, 0, int(mapped)))
+        # At once, also where cleaning up is put off: until then the same memory cannot be pinned again.
+        number, finalizer = self._books.add(partial(_unpin, self._pool, self._device, address), at_once=True)
+        context = weakref.proxy(self.context)
+        if not mapped:
+            return driver.PinnedMemory(context, address, size, owner=owner, finalizer=finalizer)
+        memory = driver.MappedMemory(context, address, size, owner=owner, finalizer=finalizer)
+        self._books.keep(number, memory)
+        return memory.own()
+
+    def get_ipc_handle(self, memory: Any) -> Any:
+        """A handle with which another process opens the memory, through Numba's own ways.
+
+        Returns
+        -------
+        ForebayIpcHandle
+            For memory of the pool, which the driver's legacy handles do not take. The other process needs this package, and
+            any memory manager. For memory that somebody else gave Numba: Numba's own handle.
+        """
+        self.initialize()
+        handle = ForebayIpcHandle.of(memory, self.context.device.get_device_identity())
+        return driver.GetIpcHandleMixin.get_ipc_handle(self, memory) if handle is None else handle
+
+    def get_memory_info(self) -> Any:
+        """``(free, total)`` in bytes: what this context could still allocate, and what the device has.
+
+        Free is what the device has free and what the pool holds idle, up to the pool's limit.
+        """
+        self.initialize()
+        pool = Pool.shared()
+        free, total = pool.memory_info(self._device)
+        stats = pool.stats(self._device)
+        free += stats.free_bytes
+        if stats.limit:
+            free = min(free, max(stats.limit - stats.live, 0))
+        return cuda.MemoryInfo(free=min(free, total), total=total)
+
+    def reset(self) -> None:
+        """Gives everything back that this context has, also what is still referred to."""
+        super().reset()
+        self._books.reset()
+
+    @contextlib.contextmanager
+    def defer_cleanup(self) -> Iterator[None]:
+        """Puts off what is freed inside until the end of the outermost block."""
+        with super().defer_cleanup(), self._books.put_off():
+            yield
+
+    @property
+    def interface_version(self) -> int:
+        """The version of Numba's interface: 1."""
+        return 1
+
+
+def _free(pool: int, address: int) -> None:
+    _late(_free_behind_everything(pool, address))
+
+
+def _unpin(pool: int, device: int, address: int) -> None:
+    _late(_library.forebay_host_unregister(pool, device, address))
+
+
+def _late(status: int) -> None:
+    if status and status not in _GONE:
+        raise failure(status)
+
+

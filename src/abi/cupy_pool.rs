@@ -1,0 +1,131 @@
+//! CuPy's hooks on a memory resource, as a pool of the driver is one: what `cupy.cuda.MemoryAsyncPool` does.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::cupy::{self, Target};
+use super::guard::{self, Fault};
+use super::handle::{ForebayResource, output};
+use super::status::ForebayStatus;
+use crate::resource::ordered::Ordered;
+use crate::units::{Address, StreamHandle};
+
+/// A resource that CuPy allocates from.
+pub struct ForebayCupyPool {
+    memory: Ordered,
+}
+
+impl ForebayCupyPool {
+    /// # Safety
+    /// `object` is NULL or came from `forebay_cupy_pool_create`, and outlives the returned reference.
+    unsafe fn get<'a>(object: *const Self) -> Result<&'a Ordered, Fault> {
+        // SAFETY: not NULL after the check, and alive as the caller promises.
+        unsafe { object.as_ref() }.map(|object| &object.memory).ok_or(Fault::Null("pool"))
+    }
+}
+
+impl Target for Ordered {
+    fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
+        Ok(self.malloc(bytes, device, stream)?)
+    }
+
+    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault> {
+        Ok(Ordered::free(self, at, stream)?)
+    }
+
+    fn figures(&self, _device: i32) -> (u64, u64) {
+        (self.used().unwrap_or(0), self.held().unwrap_or(0))
+    }
+
+    fn size(&self, at: Address) -> u64 {
+        self.size_of(at).unwrap_or(0)
+    }
+}
+
+/// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
+/// it with `forebay_cupy_pool_destroy`. Any thread.
+///
+/// # Safety
+/// `resource` is NULL or a live resource object; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pool_create(
+    resource: *const ForebayResource,
+    out: *mut *mut ForebayCupyPool,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
+        let memory = Ordered::new(Arc::clone(resource))?;
+        out.write(Box::into_raw(Box::new(ForebayCupyPool { memory })));
+        Ok(())
+    })
+}
+
+/// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+///
+/// # Safety
+/// `pool` is NULL or came from `forebay_cupy_pool_create`, is not used after this call, and no other call on it is under way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pool_destroy(pool: *mut ForebayCupyPool) {
+    let _ = guard::status(|| {
+        if !pool.is_null() {
+            // SAFETY: as the caller promises.
+            drop(unsafe { Box::from_raw(pool) });
+        }
+        Ok(())
+    });
+}
+
+/// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
+/// limit. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pool_set_limit(pool: *mut ForebayCupyPool, bytes: u64) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        unsafe { ForebayCupyPool::get(pool)? }.set_limit(bytes);
+        Ok(())
+    })
+}
+
+/// That limit; 0 for none. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pool_get_limit(pool: *const ForebayCupyPool, out: *mut u64) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayCupyPool::get(pool)?, output(out, "out")?) };
+        out.write(pool.limit());
+        Ok(())
+    })
+}
+
+/// Allocates `size` bytes in the order of CuPy's current stream. `param` is a forebay_cupy_pool of `device`. Fails as
+/// `forebay_cupy_malloc` does.
+///
+/// # Safety
+/// Called as CuPy does, holding the GIL. `param` is a pool object that lives as long as what was allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_cupy_pool_malloc(
+    param: *mut c_void,
+    size: usize,
+    device: c_int,
+) -> *mut c_void {
+    // SAFETY: as the caller promises.
+    cupy::malloc(|| unsafe { ForebayCupyPool::get(param.cast()) }, size, device)
+}
+
+/// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
+/// was allocated on, which may be gone. A pointer that this pool did not give is refused. Never raises.
+///
+/// # Safety
+/// Called as CuPy does, with the `param` of the allocation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pool_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
+    // SAFETY: as the caller promises.
+    cupy::free(|| unsafe { ForebayCupyPool::get(param.cast()) }, ptr, device);
+}

@@ -1,0 +1,38 @@
+"""Runs every program of this folder in a process of its own; ends with a summary, and with 1 if one failed.
+
+    python3 tests/gpu/plugins/all.py            # or names: all.py cupy_install one_pool
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NAMES = (
+    "cupy_install", "cupy_async_pool", "cupy_pinned", "cupy_streams", "cupy_hooks",
+    "numba_manager", "numba_ipc", "cuda_core", "one_pool",
+)  # fmt: skip
+
+
+def run(name):
+    start = time.monotonic()
+    command = [sys.executable, "-X", "faulthandler", os.path.join(HERE, f"{name}.py")]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        text, code = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as error:
+        text, code = (error.stdout or b"").decode(), "time limit"
+    right = code == 0 and f"ok {name}\n" in text and "Exception ignored" not in text
+    print(f"== {name}: {'ok' if right else f'FAILED, exit {code}'} ({time.monotonic() - start:.0f} s)")
+    lines = text.splitlines()
+    for line in lines if not right else [line for line in lines if line.startswith("{")]:
+        print(line)
+    return right
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or NAMES
+    failed = [name for name in wanted if not run(name)]
+    print(f"{len(wanted) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}".rstrip())
+    sys.exit(bool(failed))

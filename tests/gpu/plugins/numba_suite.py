@@ -1,0 +1,69 @@
+"""Numba's own tests of memory, or others, under the plug-in and under Numba's own manager: the outcomes side by side.
+
+    python3 tests/gpu/plugins/numba_suite.py                      # the tests of the driver layer, of IPC and of arrays
+    python3 tests/gpu/plugins/numba_suite.py numba.cuda.tests     # everything: long
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from common import forebay
+
+DEFAULT = ["numba.cuda.tests.cudadrv", "numba.cuda.tests.cudapy.test_ipc", "numba.cuda.tests.cudapy.test_cuda_array_interface"]
+MANAGERS = {"own": "default", "forebay": "forebay.numba"}
+SHIM = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
+# Not through `unittest discover`: a module that cannot be imported is one failure and not the end.
+RUN = """
+import importlib, pkgutil, sys, unittest
+names = []
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    found = [name]
+    for part in pkgutil.walk_packages(getattr(module, "__path__", []), name + "."):
+        found.append(part.name)
+    names += [name for name in found if name.rpartition(".")[2].startswith("test")]
+unittest.main(module=None, argv=["unittest", "-v", *names])
+"""
+
+
+def outcomes(manager, modules):
+    """The outcome of each test by its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
+            file.write(SHIM)
+        package = os.path.dirname(os.path.dirname(forebay.__file__))
+        paths = os.pathsep.join([folder, package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CUDA_MEMORY_MANAGER": manager}
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, *modules], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    line = r"^(\w+ \([\w.]+\))(?:\n[^\n]*)??\s*\.\.\. .*?\b(ok|FAIL|ERROR|skipped|expected failure)\b"
+    found = re.findall(line, done.stdout, re.M)
+    summary = re.findall(r"^Ran \d+ tests.*|^(?:OK|FAILED).*$", done.stdout, re.M)
+    return dict(found), " ".join(summary) or f"no summary, exit {done.returncode}", done.stdout
+
+
+def main():
+    modules = sys.argv[1:] or DEFAULT
+    results = {}
+    for who, manager in MANAGERS.items():
+        results[who], summary, text = outcomes(manager, modules)
+        print(f"{who}: {summary}")
+        if out := os.environ.get("OUT"):
+            with open(os.path.join(out, f"numba_suite_{who}.log"), "w") as file:
+                file.write(text)
+    own, ours = results["own"], results["forebay"]
+    for test in sorted({*own, *ours}):
+        if own.get(test) != ours.get(test):
+            print(f"  {test}: own {own.get(test)}, forebay {ours.get(test)}")
+    worse = [test for test, outcome in own.items() if outcome == "ok" and ours.get(test) not in ("ok", "skipped")]
+    count = {who: sum(outcome == "ok" for outcome in result.values()) for who, result in results.items()}
+    print(f"pass with Numba's own: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(worse)}")
+    return bool(worse)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+//! Memory freed on another stream than its own, with the work of both held back.
+#![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
+
+use std::sync::Arc;
+
+use forebay::driver::Driver;
+use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::resource::Error;
+use forebay::resource::driver_pool::{DeviceOptions, Source, device};
+use forebay::resource::memory_resource::MemoryResource;
+use forebay::resource::ordered::Ordered;
+use forebay::units::{Address, DeviceId, StreamHandle};
+
+const HOME: DeviceId = DeviceId(0);
+const MIB: u64 = 1 << 20;
+
+/// A pool of the driver on which streams run only when stepped.
+fn held_back(options: HostOptions) -> (Arc<HostDriver>, Ordered) {
+    let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..options }).unwrap());
+    let all: Arc<dyn Driver> = Arc::clone(&driver) as Arc<dyn Driver>;
+    let own = DeviceOptions { source: Source::New, max_size: 2 * MIB, ..DeviceOptions::default() };
+    let resource: Arc<dyn MemoryResource> = device(all, 0, own).unwrap();
+    (driver, Ordered::new(resource).unwrap())
+}
+
+/// Frees a block, which its stream has yet to read, on `freed_on`; whoever gets the memory writes to it at once.
+#[track_caller]
+fn is_read_in_time(driver: &HostDriver, pool: &Ordered, freed_on: StreamHandle, destroyed: bool) {
+    let own = driver.stream_create(HOME).unwrap();
+    let block = pool.malloc(2 * MIB, 0, own).unwrap();
+    let mut read = vec![0_u8; 4096];
+    driver.fill(HOME, block, 1, 2 * MIB, own).unwrap();
+    driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 4096, own).unwrap();
+    if destroyed {
+        driver.stream_destroy(HOME, own).unwrap();
+    }
+    pool.free(block, freed_on).unwrap();
+    let next = pool.malloc(2 * MIB, 0, StreamHandle::LEGACY).unwrap();
+    driver.fill(HOME, next, 0xEE, 2 * MIB, StreamHandle::LEGACY).unwrap();
+    // As far as the writer gets by itself, and then everybody.
+    driver.run_stream(HOME, StreamHandle::LEGACY).unwrap();
+    driver.run_all();
+    assert!(read.iter().all(|&byte| byte == 1), "the block was written again before its last reader ran");
+    pool.free(next, StreamHandle::LEGACY).unwrap();
+    driver.run_all();
+    assert_eq!(pool.used().unwrap(), 0);
+}
+
+#[test]
+fn a_free_elsewhere_waits_for_the_stream_of_the_allocation_dead_or_alive() {
+    for device_events in [true, false] {
+        let (driver, pool) = held_back(HostOptions { device_events, ..HostOptions::default() });
+        for destroyed in [false, true] {
+            for _ in 0..5 {
+                is_read_in_time(&driver, &pool, StreamHandle::LEGACY, destroyed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_free_that_fails_leaves_the_block_live() {
+    let (driver, pool) = held_back(HostOptions::default());
+    let block = pool.malloc(MIB, 0, StreamHandle::LEGACY).unwrap();
+    driver.fail(forebay::driver::host::Call::PoolFree, 1);
+    assert!(pool.free(block, StreamHandle::LEGACY).is_err());
+    driver.clear_faults();
+    assert_eq!(pool.size_of(block), Some(MIB));
+    pool.free(block, StreamHandle::LEGACY).unwrap();
+    assert!(matches!(pool.free(block, StreamHandle::LEGACY), Err(Error::BadFree(_))));
+    driver.run_all();
+    assert_eq!(pool.used().unwrap(), 0);
+}

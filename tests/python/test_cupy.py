@@ -1,0 +1,233 @@
+"""The CuPy plug-in, as far as CuPy goes without a GPU: its own objects, with the stream and the device given."""
+
+import unittest
+from unittest import mock
+
+from support import MIB, Case, forebay
+
+try:
+    from cupy.cuda import memory, memory_hook
+except ImportError as error:
+    raise unittest.SkipTest(f"CuPy is not installed: {error}") from None
+
+import forebay.cupy
+from forebay import _library
+from forebay.cupy import _async_pool, _connect, _install, _pinned, _pool
+
+EVENTS = [f"{what}_{when}process" for what in ("malloc", "alloc", "free") for when in ("pre", "post")]
+
+
+class Log(memory_hook.MemoryHook):
+    name = "Log"
+
+    def __init__(self):
+        self.log = []
+
+
+for _event in EVENTS:
+    setattr(Log, _event, lambda self, _event=_event, **words: self.log.append((_event, words)))
+
+
+def hooks(name="forebay_cupy"):
+    return _library.address_of(f"{name}_malloc"), _library.address_of(f"{name}_free")
+
+
+class WithoutGpu(Case):
+    """The device is 0, and the stream the legacy default one: CuPy asks the driver for both."""
+
+    def setUp(self):
+        super().setUp()
+        _connect.connect()
+        _library.forebay_cupy_set_stream_getter(None)
+        for module in (_async_pool, _pinned, _pool):
+            patch = mock.patch.object(module, "device_of_now", lambda: 0)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def new(self, size, param=0, functions=None):
+        return memory.CFunctionAllocatorMemory(size, param, *(functions or hooks()), 0)
+
+
+class Hooks(WithoutGpu):
+    def test_memory_comes_from_the_shared_pool_and_goes_back(self):
+        block = self.new(1000)
+        self.assertEqual(forebay.Pool.shared().stats().live_by_framework["cupy"], 1024)
+        del block
+        self.assertEqual(forebay.Pool.shared().stats().live_by_framework["cupy"], 0)
+
+    def test_memory_comes_from_the_pool_that_is_named(self):
+        pool = forebay.Pool()
+        block = self.new(1000, pool._handle)
+        self.assertEqual((pool.stats().live, forebay.Pool.shared().stats().live), (1024, self.live))
+        del block
+        self.assertEqual(pool.stats().live, 0)
+
+    def test_hooks_are_called_in_order_with_what_happens(self):
+        forebay.Pool.shared().trim()
+        with Log() as hook:
+            block = self.new(300 * MIB + 1)
+            address = block.ptr
+            del block
+        self.assertEqual([event for event, _ in hook.log], [EVENTS[0], EVENTS[2], EVENTS[3], EVENTS[1], EVENTS[4], EVENTS[5]])
+        told, size = dict(hook.log), 300 * MIB + 512
+        self.assertEqual(told["malloc_preprocess"], {"device_id": 0, "size": 300 * MIB + 1, "mem_size": size})
+        self.assertGreater(told["alloc_preprocess"]["mem_size"], 0)
+        self.assertEqual(told["malloc_postprocess"]["mem_ptr"], address)
+        self.assertEqual(
+            told["free_preprocess"],
+            {"device_id": 0, "mem_size": size, "mem_ptr": address, "pmem_id": told["malloc_postprocess"]["pmem_id"]},
+        )
+
+    def test_a_failed_allocation_is_told_and_raises_cupys_error(self):
+        with Log() as hook, self.refused(memory.OutOfMemoryError, "asked for"):
+            self.new(1 << 50)
+        self.assertEqual([event for event, _ in hook.log], EVENTS[:2])
+        self.assertEqual(hook.log[1][1]["mem_ptr"], 0)
+
+    def test_a_hook_that_raises_ends_the_allocation_and_leaks_nothing(self):
+        for event in EVENTS[:2]:
+            hook = type("Raises", (Log,), {event: mock.Mock(side_effect=KeyError("planted"))})()
+            with self.subTest(event), hook, self.refused(KeyError, "planted"):
+                self.new(4096)
+            self.assertEqual(forebay.Pool.shared().stats().live, self.live)
+        hook = type("Raises", (Log,), {EVENTS[1]: mock.Mock(side_effect=KeyError("planted"))})()
+        with hook, self.refused(KeyError, "planted"):  # as in CuPy's own pools, it replaces the first exception
+            self.new(1 << 50)
+
+    def test_a_hook_that_raises_in_a_free_is_reported_and_the_memory_is_free(self):
+        hook = type("Raises", (Log,), {EVENTS[4]: mock.Mock(side_effect=KeyError("planted"))})()
+        with mock.patch("sys.unraisablehook") as reported, hook:
+            block = self.new(4096)
+            del block
+        self.assertIsInstance(reported.call_args[0][0].exc_value, KeyError)
+
+    def test_hooks_of_a_pool_on_the_drivers(self):
+        home = _async_pool._home(0, "default")
+        with Log() as hook:
+            block = self.new(1024, home.handle, hooks("forebay_cupy_pool"))
+            address = block.ptr
+            self.assertGreaterEqual(home.resource.attributes.used_mem_current, 1024)
+            del block
+        freed = dict(hook.log)["free_postprocess"]
+        self.assertEqual((freed["mem_ptr"], freed["mem_size"]), (address, 1024))
+
+
+class Pools(WithoutGpu):
+    def test_figures_and_limits_of_a_pool_of_forebays(self):
+        own = forebay.Pool()
+        pool = forebay.cupy.MemoryPool(own)
+        block = self.new(5 * MIB, own._handle)
+        self.assertEqual((pool.used_bytes(), pool.used_bytes() + pool.free_bytes()), (5 * MIB, pool.total_bytes()))
+        pool.set_limit(size=8 * MIB)
+        self.assertEqual((pool.get_limit(), own.limit()), (8 * MIB, 8 * MIB))
+        with self.refused(memory.OutOfMemoryError, "limit"):
+            self.new(5 * MIB, own._handle)
+        pool.set_limit(fraction=0.5)
+        self.assertEqual(pool.get_limit(), own.memory_info()[1] // 2)
+        pool.set_limit()
+        self.assertEqual(pool.get_limit(), 0)
+        del block
+        self.assertGreater(pool.n_free_blocks(), 0)
+        pool.free_all_blocks()
+        self.assertEqual((pool.n_free_blocks(), pool.total_bytes()), (0, 0))
+        with self.refused(TypeError, "Pool"):
+            forebay.cupy.MemoryPool(5)
+
+    def test_limits_are_checked(self):
+        for size, fraction, word in ((1, 0.5, "one of them"), (-1, None, "-1"), (None, 1.5, "1.5"), (None, -0.1, "-0.1")):
+            with self.subTest(size=size, fraction=fraction), self.refused(ValueError, word):
+                _connect.limit_of(size, fraction, 100)
+        for size, fraction, limit in ((None, None, 0), (0, None, 0), (7, None, 7), (None, 0.5, 50)):
+            self.assertEqual(_connect.limit_of(size, fraction, 100), limit)
+
+    def test_the_drivers_pools_have_limits_here(self):
+        pool = forebay.cupy.MemoryAsyncPool("default")
+        home = pool._homes[0]
+        self.addCleanup(pool.set_limit)
+        pool.set_limit(size=pool.used_bytes() + 4096)
+        self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
+        block = self.new(4096, home.handle, hooks("forebay_cupy_pool"))
+        with self.refused(memory.OutOfMemoryError, "limit"):
+            self.new(512, home.handle, hooks("forebay_cupy_pool"))
+        del block
+        with self.refused(RuntimeError, "device"):
+            memory.CFunctionAllocatorMemory(512, home.handle, *hooks("forebay_cupy_pool"), 1)
+
+    def test_handles_of_pools_are_checked(self):
+        for handles, kind, word in (
+            ("create", ValueError, "create"),
+            ([], ValueError, "0 entries"),
+            (["current"] * 99, ValueError, "99"),
+            (1.5, TypeError, "1.5"),
+        ):
+            with self.subTest(handles), self.refused(kind, word):
+                forebay.cupy.MemoryAsyncPool(handles)
+        one = forebay.cupy.MemoryAsyncPool()
+        self.assertTrue(one == one and one != forebay.cupy.MemoryAsyncPool())
+        with self.assertRaises(TypeError):
+            one < one  # noqa: B015  (it is to raise)
+
+    def test_the_environments_limit(self):
+        self.addCleanup(forebay.cupy.MemoryAsyncPool("default").set_limit)
+        for text, limit in (("4096", 4096), ("50%", forebay.Pool.shared().memory_info()[1] // 2)):
+            with mock.patch.dict("os.environ", CUPY_GPU_MEMORY_LIMIT=text):
+                self.assertEqual(forebay.cupy.MemoryAsyncPool("default").get_limit(), limit)
+        with mock.patch.dict("os.environ", CUPY_GPU_MEMORY_LIMIT="much"), self.refused(ValueError, "much"):
+            forebay.cupy.MemoryAsyncPool("default")
+
+    def test_pinned_memory(self):
+        pool = forebay.cupy.PinnedMemoryPool(forebay.Pool(pinned=True))
+        for size in (1000, 3 * MIB):
+            block = pool.malloc(size)
+            memoryview(block).cast("B")[:size] = b"x" * size
+            self.assertEqual(block.mem.size % 512, 0)
+        address = pool.malloc(1000).ptr
+        again, other = pool.malloc(1000), pool.malloc(1000)
+        self.assertEqual(again.ptr, address)
+        pool.free(again.ptr, 1000)
+        with self.refused(RuntimeError, "no block"):
+            pool.free(again.ptr, 1000)
+        third = pool.malloc(1000)
+        self.assertEqual(third.ptr, address)
+        del again  # it owns nothing any more
+        self.assertNotEqual(pool.malloc(1000).ptr, address)
+        del third, other, block
+        pool.free_all_blocks()
+        self.assertEqual(pool.n_free_blocks(), 0)
+        for wrong, kind in ((forebay.Pool(), ValueError), (5, TypeError)):
+            with self.assertRaises(kind):
+                forebay.cupy.PinnedMemoryPool(wrong)
+
+
+class Install(WithoutGpu):
+    def setUp(self):
+        super().setUp()
+        self.before = memory.get_allocator()
+        self.addCleanup(memory.set_allocator, self.before)
+        self.addCleanup(forebay.cupy.uninstall)
+
+    def test_it_begins_and_ends(self):
+        pool = forebay.cupy.install()
+        self.assertIs(forebay.cupy.install(), pool)
+        self.assertIs(forebay.cupy.pool(), pool)
+        self.assertIs(memory.get_allocator(), pool.malloc)
+        own = forebay.Pool()
+        other = forebay.cupy.install(own)
+        self.assertIs(memory.get_allocator(), other.malloc)
+        forebay.cupy.uninstall()
+        self.assertIs(memory.get_allocator(), self.before)
+        forebay.cupy.uninstall()
+
+    def test_an_allocator_that_was_set_since_is_left_alone(self):
+        forebay.cupy.install()
+        memory.set_allocator(None)
+        now = memory.get_allocator()
+        forebay.cupy.uninstall()
+        self.assertIs(memory.get_allocator(), now)
+
+    def test_a_cupy_that_is_unknown_is_refused_and_as_it_was(self):
+        with mock.patch.object(_connect, "_connected", False), mock.patch.object(_connect, "_stream", object()):
+            with self.refused(RuntimeError, "get_current_stream_ptr", "not known"):
+                forebay.cupy.install()
+        self.assertIs(memory.get_allocator(), self.before)
+        self.assertIsNone(_install._installed)

@@ -1,0 +1,121 @@
+//! CuPy's hooks on a pool of the driver.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+use crate::kit::*;
+use forebay::abi::cupy::forebay_cupy_set_stream_getter;
+use forebay::abi::cupy_pool::*;
+
+struct CupyPool(*mut ForebayCupyPool);
+
+impl CupyPool {
+    fn new(resource: &Resource) -> Self {
+        let mut out = std::ptr::null_mut();
+        outcome(unsafe { forebay_cupy_pool_create(resource.0, &raw mut out) }).unwrap();
+        Self(out)
+    }
+
+    /// NULL where it fails: there is no Python here.
+    fn malloc(&self, bytes: usize, device: i32) -> *mut c_void {
+        unsafe { forebay_cupy_pool_malloc(self.0.cast(), bytes, device) }
+    }
+
+    fn free(&self, at: *mut c_void) {
+        unsafe { forebay_cupy_pool_free(self.0.cast(), at, DEVICE) };
+    }
+
+    fn set_limit(&self, bytes: u64) {
+        outcome(unsafe { forebay_cupy_pool_set_limit(self.0, bytes) }).unwrap();
+    }
+
+    fn limit(&self) -> u64 {
+        let mut out = u64::MAX;
+        outcome(unsafe { forebay_cupy_pool_get_limit(self.0, &raw mut out) }).unwrap();
+        out
+    }
+}
+
+impl Drop for CupyPool {
+    fn drop(&mut self) {
+        unsafe { forebay_cupy_pool_destroy(self.0) };
+    }
+}
+
+static STREAM: AtomicIsize = AtomicIsize::new(0);
+
+extern "C" fn current() -> isize {
+    STREAM.load(Ordering::SeqCst)
+}
+
+#[test]
+fn memory_comes_from_the_pool_up_to_its_limit() {
+    in_child("cupy_pool::memory_comes_from_the_pool_up_to_its_limit", &[], || {
+        shared();
+        let Some(resource) = had("a pool", Resource::device(|_| {})) else { return };
+        let pool = CupyPool::new(&resource);
+        let used = || resource.attribute(Attribute::UsedMemCurrent).unwrap();
+        assert_eq!(pool.limit(), 0);
+        let first = pool.malloc(3 << 20, DEVICE);
+        assert!(!first.is_null() && used() >= 3 * MIB);
+        pool.set_limit(used() + MIB);
+        assert!(pool.malloc(2 << 20, DEVICE).is_null());
+        for word in ["limit", "2097152 bytes", &pool.limit().to_string()] {
+            assert!(last_error().contains(word), "{}", last_error());
+        }
+        pool.set_limit(0);
+        assert!(pool.malloc(512, DEVICE + 1).is_null());
+        assert!(last_error().contains("device is 1"), "{}", last_error());
+        assert!(pool.malloc(0, DEVICE).is_null());
+        pool.free(std::ptr::null_mut());
+        pool.free(first.wrapping_byte_add(512));
+        assert!(used() >= 3 * MIB, "what it did not give it does not take");
+        pool.free(first);
+        pool.free(first);
+        synchronize();
+        assert_eq!(used(), 0);
+    });
+}
+
+#[test]
+fn a_free_on_another_stream_waits_for_the_one_of_the_allocation() {
+    in_child("cupy_pool::a_free_on_another_stream_waits_for_the_one_of_the_allocation", &[], || {
+        // No room for a second block: it is the first one's memory.
+        let small = Resource::device(|options| options.max_size = MIB);
+        let Some(resource) = had("a pool", small) else { return };
+        let pool = CupyPool::new(&resource);
+        forebay_cupy_set_stream_getter(Some(current));
+        let program = shared();
+        for number in 0..100_u8 {
+            let slow = program.stream();
+            STREAM.store(slow as isize, Ordering::SeqCst);
+            let source = pool.malloc(1 << 20, DEVICE);
+            let copy = program.malloc(MIB, slow).unwrap();
+            program.fill(source as Block, 5, MIB, slow).unwrap();
+            program.copy(copy, source as Block, MIB, slow).unwrap();
+            STREAM.store(LEGACY as isize, Ordering::SeqCst);
+            pool.free(source);
+            let other = pool.malloc(1 << 20, DEVICE);
+            program.fill(other as Block, number, MIB, LEGACY).unwrap();
+            // On CUDA this can fail; the host driver runs work as it is queued here: see tests/ordered.rs.
+            program.holds(other as Block, number, MIB, LEGACY);
+            program.holds(copy, 5, MIB, slow);
+            pool.free(other);
+            program.free(copy, slow).unwrap();
+            program.destroy_stream(slow).unwrap();
+        }
+        synchronize();
+        assert_eq!(resource.attribute(Attribute::UsedMemCurrent).unwrap(), 0);
+    });
+}
+
+#[test]
+fn null_is_refused_by_name() {
+    unsafe {
+        let mut out = std::ptr::null_mut();
+        refused(outcome(forebay_cupy_pool_create(std::ptr::null(), &raw mut out)), Status::NullPointer, &["resource"]);
+        refused(outcome(forebay_cupy_pool_set_limit(std::ptr::null_mut(), 5)), Status::NullPointer, &["pool"]);
+        forebay_cupy_pool_destroy(std::ptr::null_mut());
+        forebay_cupy_pool_free(std::ptr::null_mut(), 512 as *mut c_void, DEVICE);
+    }
+}
