@@ -19,7 +19,7 @@ PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
 PART2=(replay memcheck sabotage stress pairs frameworks)
-PART3=(resources python interchange resource_costs cuda_core)
+PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
 
@@ -136,6 +136,9 @@ step_python() {
 }
 step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
+step_plugins() {
+  figures "tests/gpu/plugins/all.py" 400 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
+}
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 
 step_resource_costs() {

@@ -51,7 +51,7 @@ must(hook.log[-1][1]["mem_ptr"] == 0, "a failure is told with address 0")
 out = io.StringIO()
 with memory_hooks.DebugPrintHook(file=out, flush=False):
     cupy.ones(1000)
-must('"event":"malloc"' in out.getvalue() and '"event":"free"' in out.getvalue(), "DebugPrintHook prints")
+must('"hook":"malloc"' in out.getvalue() and '"hook":"free"' in out.getvalue(), "DebugPrintHook prints")
 with memory_hooks.LineProfileHook() as profile:
     array = cupy.ones(MIB)
 out = io.StringIO()

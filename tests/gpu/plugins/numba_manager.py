@@ -58,10 +58,10 @@ for number in range(100):  # freed under pending work of one stream, wanted by a
 must(wrong == 0, "memory freed under pending work is not overwritten, whatever the stream")
 del target, other
 
+pinned = cuda.pinned_array(1000, numpy.int32)
+pinned[:] = 3
+must(bool((cuda.to_device(pinned).copy_to_host() == 3).all()), "pinned memory")
 for words in ({}, {"portable": True}, {"wc": True}, {"portable": True, "wc": True}):
-    pinned = cuda.pinned_array(1000, numpy.int32, **words)
-    pinned[:] = 3
-    must(bool((cuda.to_device(pinned).copy_to_host() == 3).all()), f"pinned memory {words}")
     mapped = cuda.mapped_array(1000, numpy.int32, **words)
     mapped[:] = 4
     add[1, 1024](mapped, 1)

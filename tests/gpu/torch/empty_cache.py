@@ -17,5 +17,6 @@ must(torch.cuda.memory_reserved() >= 2 * GIB, "free memory is kept for the next 
 torch.cuda.empty_cache()
 must(torch.cuda.memory_reserved() <= 8 << 20, f"empty_cache leaves {torch.cuda.memory_reserved() >> 20} MiB")
 after = torch.cuda.mem_get_info()[0]
-must(before - after <= 64 << 20, f"the device has {(before - after) >> 20} MiB less than before")
+# What kernels and streams take of the context stays.
+must(before - after <= 128 << 20, f"the device has {(before - after) >> 20} MiB less than before")
 finish()
