@@ -64,14 +64,18 @@ Allocator::Device& Allocator::opened(DeviceIndex index) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!home.open.load(std::memory_order_relaxed)) {
       library_.check(library_.forebay_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
+      // Other frameworks may have used the pool before: what they had mapped counts as one segment.
+      if (const forebay_stats before = figures(index); before.physical > 0) {
+        books_.mapped(index, before.physical, true);
+      }
       home.open.store(true, std::memory_order_release);
     }
   }
   return home;
 }
 
-// Under Forebay's locks.
-void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) {
+// Under Forebay's locks, and called through C: nothing may be thrown. A record that cannot be made is left out.
+void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) noexcept try {
   Allocator& self = *static_cast<Device*>(user)->allocator;
   const bool now = what == FOREBAY_MAPPING_MAPPED;
   const auto index = static_cast<DeviceIndex>(device);
@@ -82,6 +86,8 @@ void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, ui
   event.addr = reinterpret_cast<size_t>(ptr);
   event.size = bytes;
   self.history_.record(event);
+} catch (const std::exception& error) {
+  TORCH_WARN_ONCE("Forebay could not note a mapping: ", error.what());
 }
 
 // ---- out

@@ -100,7 +100,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   Device& device(DeviceIndex index);
   // The same, told of mappings from the first use on.
   Device& opened(DeviceIndex index);
-  static void mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes);
+  static void mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) noexcept;
 
   // Memory for the block, which learns what pool it came from.
   void* reserve(Device& home, Block& block);

@@ -17,7 +17,9 @@ void change(StatArray& stats, size_t amount, bool small, bool comes) {
   const auto part = small ? StatType::SMALL_POOL : StatType::LARGE_POOL;
   for (auto type : {StatType::AGGREGATE, part}) {
     Stat& stat = stats[static_cast<size_t>(type)];
-    comes ? stat.increase(amount) : stat.decrease(amount);
+    // What was there before anybody counted can go, and a figure below 0 is an exception in some builds.
+    const auto current = static_cast<size_t>(std::max<int64_t>(stat.current, 0));
+    comes ? stat.increase(amount) : stat.decrease(std::min(amount, current));
   }
 }
 
