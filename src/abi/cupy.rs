@@ -93,8 +93,11 @@ pub(super) fn malloc<'a, T: Target + 'a>(
         Ok(at) => at,
         Err(None) => failed,
         Err(Some(at)) => {
-            // A hook raised: nobody will own the block.
+            // A hook raised: nobody will own the block. Freeing asks CuPy for its stream, and takes any exception for that
+            // question's.
+            let raised = python::take();
             free_unseen(&find, at);
+            python::put_back(raised);
             failed
         }
     }
