@@ -74,7 +74,7 @@ class Manager(Case):
         for _ in range(2):
             with self.manager.defer_cleanup():
                 pinned = self.manager.mempin(array, array.ctypes.data, array.nbytes)
-                with self.refused(forebay.ForebayError, "registered"):
+                with self.refused(forebay.ForebayError):
                     self.manager.mempin(array, array.ctypes.data, array.nbytes)
                 del pinned  # at once, although cleaning up is put off
         with self.refused(ValueError, "0"):
