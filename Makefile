@@ -34,6 +34,8 @@ C_EXAMPLES  := $(C_SOURCES:examples/c/%.c=target/examples-c/%)
 PY          := examples/python-ctypes
 SMALL_TRACE := examples/replay/small.csv.gz
 ON_HOST     := FOREBAY_DRIVER=host
+# The Python package as it is in this checkout.
+PACKAGE     := PYTHONPATH=python FOREBAY_LIBRARY=$(RELEASE)/libforebay.so
 
 .PHONY: all build run run-host run-cuda test check install clean FORCE
 all: build
@@ -72,6 +74,9 @@ run-host:
 	@$(ON_HOST) target/examples-c/share
 	@echo; echo "== $(PY)/host_demo.py"
 	@$(ON_HOST) $(PYTHON) $(PY)/host_demo.py
+	@for name in buffers grow share; do \
+	  echo; echo "== examples/python/$$name.py, host driver"; $(ON_HOST) $(PACKAGE) $(PYTHON) examples/python/$$name.py; \
+	done
 	@echo; echo "== replay of $(SMALL_TRACE), host driver"
 	@$(ON_HOST) $(CARGO) run --quiet --release --example replay -- $(SMALL_TRACE)
 
@@ -87,6 +92,9 @@ run-cuda:
 	@FOREBAY_DRIVER=cuda target/examples-c/grow
 	@echo; echo "== examples/c/share, CUDA"
 	@FOREBAY_DRIVER=cuda target/examples-c/share
+	@for name in buffers grow share; do \
+	  echo; echo "== examples/python/$$name.py, CUDA"; FOREBAY_DRIVER=cuda $(PACKAGE) $(PYTHON) examples/python/$$name.py; \
+	done
 	@for name in cupy_arrays torch_and_cupy torch_graph exceptions torch_train; do \
 	  echo; echo "== $(PY)/$$name.py"; \
 	  code=0; FOREBAY_DRIVER=cuda $(PYTHON) $(PY)/$$name.py || code=$$?; \
