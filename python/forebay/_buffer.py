@@ -21,6 +21,10 @@ _close_on = _library.forebay_buffer_close_on
 _get_info = _library.forebay_buffer_get_info
 
 
+#: By the numbers of FOREBAY_IPC_PATH_*.
+_PATHS = (None, "pool", "fd", "fabric", "legacy")
+
+
 class _Special:
     """What few buffers have: an owner, memory that Python takes back, a descriptor for other processes."""
 
@@ -282,6 +286,12 @@ class Buffer(Exchange, BufferBase):
     def is_mapped(self) -> bool:
         """Whether the memory was imported from another process."""
         return bool(self._look().is_mapped)
+
+    @property
+    def ipc_path(self) -> Optional[str]:
+        """How the memory came into this process: ``"pool"`` with a pool of the driver, ``"fd"`` or ``"fabric"`` as physical
+        memory, ``"legacy"`` by a cuIpc handle; None for the process's own."""
+        return _PATHS[self._open().ipc_path]
 
     @property
     def memory_resource(self) -> Optional[MemoryResource]:

@@ -9,6 +9,7 @@ def fill(buffer, value, answers):
     """Fills a buffer that came as a buffer."""
     try:
         assert buffer.is_mapped, "not mapped"
+        assert buffer.ipc_path in ("pool", "fd"), buffer.ipc_path
         with forebay.Stream() as stream:
             buffer.fill(value, stream=stream)
             stream.sync()

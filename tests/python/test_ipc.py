@@ -79,6 +79,7 @@ class Shared(Case):
 
     def test_a_pointer_into_the_shared_pool(self):
         with self.written(forebay.PoolMemoryResource(0), MIB) as buffer:
+            self.assertIsNone(buffer.ipc_path)
             descriptor = forebay.export_pointer(buffer.handle + 4096)
             self.assertEqual(descriptor.size, MIB - 4096)
             self.assertEqual(self.ask(children.by_descriptor, bytes(descriptor), 5), ("ok", MIB - 4096))
