@@ -48,7 +48,9 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
     def initialize(self) -> None:
         """Opens the pool. Numba calls this whenever the context is made current."""
         if not self._pool:
-            self._pool, self._device = shared_pool(), int(self.context.device.id)
+            # In a context that another library attached, the device is the driver's own object.
+        device = self.context.device
+        self._pool, self._device = shared_pool(), int(getattr(device, "id", device))
             pressure.start()
 
     def memalloc(self, size: int) -> Any:
