@@ -49,8 +49,8 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         """Opens the pool. Numba calls this whenever the context is made current."""
         if not self._pool:
             # In a context that another library attached, the device is the driver's own object.
-        device = self.context.device
-        self._pool, self._device = shared_pool(), int(getattr(device, "id", device))
+            device = self.context.device
+            self._pool, self._device = shared_pool(), int(getattr(device, "id", device))
             pressure.start()
 
     def memalloc(self, size: int) -> Any:
