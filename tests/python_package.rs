@@ -74,6 +74,17 @@ fn unittest_with(pattern: &str, calls: Calls) {
     assert!(!text.contains("Ran 0 tests"), "{pattern} has no tests");
 }
 
+/// A module whose framework is not installed here is not imported by any other test.
+#[test]
+fn every_file_parses() {
+    let program = "import ast, pathlib, sys\n\
+                   found = [p for d in sys.argv[1:] for p in pathlib.Path(d).rglob('*.py')]\n\
+                   [ast.parse(p.read_text(), str(p)) for p in found]\n\
+                   print(*found)";
+    let out = run(python(Calls::Ctypes).args(["-c", program, "python", "tests", "benches", "examples"]));
+    assert!(out.contains("python/forebay/numba/_manager.py"), "{out}");
+}
+
 #[test]
 fn interface() {
     unittest("test_[hs]e*.py"); // test_header.py, test_seeds.py
