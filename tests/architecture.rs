@@ -18,13 +18,14 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 /// A word that may stand only in files under these places, and why.
-const HOMES: [(&str, &[&str], &str); 8] = [
+const HOMES: [(&str, &[&str], &str); 9] = [
     ("cudarc::", &["driver/cuda/"], "CUDA is called through driver/cuda alone"),
     ("no_mangle", &["abi/"], "only the ABI exports"),
     ("export_name", &["abi/"], "only the ABI exports"),
     ("libc::", &["driver/"], "the operating system is the driver layer's"),
     ("rustix::", &["resource/sharing/"], "only sharing speaks with other processes"),
     ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
+    ("spin::", &["resource/pool/"], "only the front of a stream is held so briefly"),
     ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
     ("catch_unwind", &["abi/guard.rs", "pool/model.rs"], "panics stop at one place, and in the model test"),
 ];

@@ -1,5 +1,6 @@
 //! The one place where panics stop. Everything exported runs inside one of these.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::status::{ForebayStatus, remember};
@@ -55,12 +56,26 @@ impl Fault {
 pub(super) fn result<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     // State behind locks stays consistent: the pool's own locks do not poison, and a panic there is a bug
     // that the caller is told of.
-    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Fault::Panic(text.unwrap_or_default()))
-    });
-    result.inspect_err(|fault| remember(&fault.text()))
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(fault)) => Err(told(fault)),
+        Err(panic) => Err(told(panicked(&*panic))),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn told(fault: Fault) -> Fault {
+    remember(&fault.text());
+    fault
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(panic: &(dyn Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Fault::Panic(text.unwrap_or_default())
 }
 
 /// The same, for functions that answer with a status.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::block::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
 use super::chunk::{Chunks, RETIRING};
 use super::free_set::FreeSet;
+use super::page_index::PageIndex;
 use super::table::{Header, Table};
 
 /// Shape and policy of an arena. Lengths in grains and pages.
@@ -48,14 +49,6 @@ pub(super) struct OwnerState {
     pub free: u64,
 }
 
-/// Address-ordered indices of one zone.
-#[derive(Debug, Default)]
-pub(super) struct Zone {
-    pub holes: BTreeMap<u64, BlockId>,
-    /// Free blocks of at least a page: the only ones a whole chunk can lie in.
-    pub big: BTreeMap<u64, BlockId>,
-}
-
 /// One device's addresses and the memory mapped into them.
 #[derive(Debug)]
 pub struct Arena {
@@ -64,7 +57,10 @@ pub struct Arena {
     pub(super) slab: Slab,
     pub(super) chunks: Chunks,
     pub(super) owners: Vec<OwnerState>,
-    pub(super) zones: [Zone; 2],
+    /// Of each zone, in address order.
+    pub(super) holes: [BTreeMap<u64, BlockId>; 2],
+    /// Free blocks of at least a page.
+    pub(super) big: PageIndex,
     pub(super) live: u64,
 }
 
@@ -78,7 +74,8 @@ impl Arena {
             slab: Slab::default(),
             chunks: Chunks::new(options.small_pages),
             owners: Vec::new(),
-            zones: [Zone::default(), Zone::default()],
+            holes: [BTreeMap::new(), BTreeMap::new()],
+            big: PageIndex::new(options.pages),
             live: 0,
         };
         let idle = arena.owner_add(false);
@@ -201,11 +198,11 @@ impl Arena {
 
     fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
         let zone = self.zone_for(grains);
-        let own = self.owners[owner as usize].sets[zone].best_fit(grains);
+        let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);
         if owner == IDLE {
             return own;
         }
-        let idle = self.owners[IDLE as usize].sets[zone].best_fit(grains);
+        let idle = self.owners[IDLE as usize].sets[zone].best_fit(&self.slab, grains);
         match (own, idle) {
             (Some(a), Some(b)) if self.slab[b].len < self.slab[a].len => Some(b),
             (Some(a), _) => Some(a),
@@ -224,7 +221,7 @@ impl Arena {
     /// for `grains` if one block has it, else all of it. Returns the grains that changed hands.
     pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64) -> u64 {
         let zone = self.zone_for(grains);
-        if let Some(id) = self.owners[from as usize].sets[zone].best_fit(grains)
+        if let Some(id) = self.owners[from as usize].sets[zone].best_fit(&self.slab, grains)
             && self.slab[id].epoch <= epoch
         {
             let len = self.slab[id].len;
@@ -374,11 +371,11 @@ impl Arena {
                 owner.free += block.len;
                 owner.sets[zone].insert(&mut self.slab, id);
                 if block.len >= self.options.page_grains {
-                    self.zones[zone].big.insert(block.start, id);
+                    self.big.insert(block.start / self.options.page_grains, id);
                 }
             }
             Kind::Hole => {
-                self.zones[zone].holes.insert(block.start, id);
+                self.holes[zone].insert(block.start, id);
             }
             Kind::Live | Kind::Retiring => {}
         }
@@ -393,11 +390,11 @@ impl Arena {
                 owner.free -= block.len;
                 owner.sets[zone].remove(&mut self.slab, id);
                 if block.len >= self.options.page_grains {
-                    self.zones[zone].big.remove(&block.start);
+                    self.big.remove(block.start / self.options.page_grains);
                 }
             }
             Kind::Hole => {
-                self.zones[zone].holes.remove(&block.start);
+                self.holes[zone].remove(&block.start);
             }
             Kind::Live | Kind::Retiring => {}
         }

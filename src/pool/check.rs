@@ -1,5 +1,7 @@
 //! Every equation of the pool, verified by walking everything. For tests.
 
+use std::collections::BTreeMap;
+
 use super::arena::Arena;
 use super::block::{BlockId, IDLE, Kind, NONE};
 use super::chunk::{RETIRING, UNMAPPED};
@@ -81,11 +83,9 @@ impl Arena {
         if self.slab.len() == 0 {
             return NONE;
         }
-        for zone in &self.zones {
-            if let Some(&found) = zone.holes.values().next().or_else(|| zone.big.values().next()) {
-                id = found;
-                break;
-            }
+        let holes = self.holes.iter().flat_map(BTreeMap::values).copied();
+        if let Some(found) = holes.chain(self.big.descending()).next() {
+            id = found;
         }
         while self.slab[id].prev != NONE {
             id = self.slab[id].prev;
@@ -140,14 +140,18 @@ impl Arena {
             Kind::Free => {
                 let owner = &self.owners[block.owner as usize];
                 ensure!(owner.alive, "the free block at {} has a dead owner", block.start);
-                let big = self.zones[zone].big.get(&block.start) == Some(&id);
+                let big = self.big.get(block.start / self.options.page_grains) == Some(id);
                 ensure!(big == (block.len >= self.options.page_grains), "big index wrong at {}", block.start);
-                let fit = owner.sets[zone].best_fit(block.len).map(|found| self.slab[found].len);
-                ensure!(fit == Some(block.len), "the free block at {} is not found by its length", block.start);
+                let fit = owner.sets[zone].best_fit(&self.slab, block.len).map(|found| self.slab[found].len);
+                ensure!(
+                    fit.is_some_and(|len| len >= block.len),
+                    "the free block at {} is not found by its length",
+                    block.start
+                );
                 Ok(1)
             }
             Kind::Hole => {
-                ensure!(self.zones[zone].holes.get(&block.start) == Some(&id), "hole at {} not indexed", block.start);
+                ensure!(self.holes[zone].get(&block.start) == Some(&id), "hole at {} not indexed", block.start);
                 Ok(1)
             }
             Kind::Live | Kind::Retiring => Ok(0),
@@ -156,7 +160,7 @@ impl Arena {
 
     fn indexed(&self) -> usize {
         let free: usize = self.owners.iter().filter(|o| o.alive).flat_map(|o| &o.sets).map(|set| set.len()).sum();
-        free + self.zones.iter().map(|zone| zone.holes.len()).sum::<usize>()
+        free + self.holes.iter().map(BTreeMap::len).sum::<usize>()
     }
 
     fn check_chunks(&self) -> Result<(), String> {

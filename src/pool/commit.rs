@@ -97,9 +97,7 @@ impl Arena {
 
     /// The free block that holds a wholly free chunk's first page.
     fn free_block_of(&self, page: u64) -> BlockId {
-        let start = page * self.options.page_grains;
-        let zone = &self.zones[self.zone_at(start)];
-        *zone.big.range(..=start).next_back().expect("a free chunk lies in a free block").1
+        self.big.last_up_to(page).expect("a free chunk lies in a free block")
     }
 
     /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
@@ -109,22 +107,23 @@ impl Arena {
         let page_grains = self.options.page_grains;
         let mut found = Vec::new();
         let mut total = 0;
-        for zone in [1, 0] {
-            for &id in self.zones[zone].big.values().rev() {
-                let block = &self.slab[id];
-                if block.owner != IDLE {
-                    continue;
+        for id in self.big.descending() {
+            let block = &self.slab[id];
+            if total >= pages {
+                break;
+            }
+            if block.owner != IDLE {
+                continue;
+            }
+            let (from, mut to) = (block.start.div_ceil(page_grains), block.end() / page_grains);
+            while to > from && total < pages {
+                let id = self.chunks.at(to - 1);
+                let chunk = self.chunks.get(id);
+                if chunk.page >= from && chunk.end() <= to {
+                    found.push(self.placed(id));
+                    total += chunk.pages;
                 }
-                let (from, mut to) = (block.start.div_ceil(page_grains), block.end() / page_grains);
-                while to > from && total < pages {
-                    let id = self.chunks.at(to - 1);
-                    let chunk = self.chunks.get(id);
-                    if chunk.page >= from && chunk.end() <= to {
-                        found.push(self.placed(id));
-                        total += chunk.pages;
-                    }
-                    to = chunk.page.max(from);
-                }
+                to = chunk.page.max(from);
             }
         }
         found

@@ -1,80 +1,80 @@
 //! Best fit over one owner's free blocks in one zone.
 //!
-//! Up to [`EXACT`] grains there is one list per length and a bitmap of the lists that hold anything, so the
-//! best fit is found with a few word scans. Longer blocks are few and sit in an ordered set.
+//! Up to [`EXACT`] grains there is one list per length; above, one for each 64th of a doubling. A bitmap of the lists
+//! that hold anything finds the first that can serve with a few word scans. The lists of long blocks are looked
+//! through for the shortest that fits, but not further than [`LOOK`] blocks: what is passed over differs by less than
+//! a 64th.
 
-use std::collections::BTreeSet;
-
-use super::block::{BlockId, NONE, Slab};
+use super::block::{Block, BlockId, NONE, Slab};
 
 /// Lengths with a list of their own: up to 1 MiB.
-const EXACT: usize = 2048;
-const WORDS: usize = EXACT / 64;
+const EXACT: u64 = 2048;
+/// Lists per doubling above.
+const STEPS: u64 = 64;
+/// Lengths beyond this share the last list: 32 TiB.
+const LONGEST: u64 = (1 << 36) - 1;
+const LISTS: usize = list_of(LONGEST) + 1;
+const WORDS: usize = LISTS.div_ceil(64);
+const _: () = assert!(WORDS <= 64, "one word sums up all words");
+/// Blocks of a list of long ones that are looked at.
+const LOOK: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct FreeSet {
-    /// Head of the list of blocks of length `i + 1`.
+    /// Head of each list.
     heads: Box<[BlockId]>,
     /// Bit `i`: list `i` holds something.
     bits: [u64; WORDS],
     /// Bit `w`: word `w` of `bits` is not zero.
     summary: u64,
-    /// Longer blocks by length, then address.
-    long: BTreeSet<(u64, u64, BlockId)>,
     count: usize,
 }
 
 impl Default for FreeSet {
     fn default() -> Self {
-        Self {
-            heads: vec![NONE; EXACT].into_boxed_slice(),
-            bits: [0; WORDS],
-            summary: 0,
-            long: BTreeSet::new(),
-            count: 0,
-        }
+        Self { heads: vec![NONE; LISTS].into_boxed_slice(), bits: [0; WORDS], summary: 0, count: 0 }
     }
 }
 
-const fn list_of(len: u64) -> Option<usize> {
-    if len as usize <= EXACT { Some(len as usize - 1) } else { None }
+/// pre: `len > 0`.
+const fn list_of(len: u64) -> usize {
+    if len <= EXACT {
+        return len as usize - 1;
+    }
+    let len = if len > LONGEST { LONGEST } else { len };
+    let doubling = len.ilog2();
+    let step = (len >> (doubling - STEPS.ilog2())) - STEPS;
+    (EXACT + (doubling - EXACT.ilog2()) as u64 * STEPS + step) as usize
 }
 
 impl FreeSet {
     pub fn insert(&mut self, slab: &mut Slab, id: BlockId) {
         self.count += 1;
-        let len = slab[id].len;
-        let Some(list) = list_of(len) else {
-            self.long.insert((len, slab[id].start, id));
-            return;
-        };
-        let head = self.heads[list];
-        slab[id].link_prev = NONE;
-        slab[id].link_next = head;
+        let list = list_of(slab[id].len);
+        let head = std::mem::replace(&mut self.heads[list], id);
+        let block = &mut slab[id];
+        (block.link_prev, block.link_next) = (NONE, head);
         if head != NONE {
             slab[head].link_prev = id;
+            return;
         }
-        self.heads[list] = id;
         self.bits[list / 64] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }
 
     pub fn remove(&mut self, slab: &mut Slab, id: BlockId) {
         self.count -= 1;
-        let block = slab[id];
-        let Some(list) = list_of(block.len) else {
-            self.long.remove(&(block.len, block.start, id));
-            return;
-        };
-        if block.link_next != NONE {
-            slab[block.link_next].link_prev = block.link_prev;
+        let Block { len, link_prev, link_next, .. } = slab[id];
+        if link_next != NONE {
+            slab[link_next].link_prev = link_prev;
         }
-        if block.link_prev != NONE {
-            slab[block.link_prev].link_next = block.link_next;
+        if link_prev != NONE {
+            slab[link_prev].link_next = link_next;
             return;
         }
-        self.heads[list] = block.link_next;
-        if block.link_next == NONE {
+        let list = list_of(len);
+        self.heads[list] = link_next;
+        if link_next == NONE {
             self.bits[list / 64] &= !(1 << (list % 64));
             if self.bits[list / 64] == 0 {
                 self.summary &= !(1 << (list / 64));
@@ -82,23 +82,36 @@ impl FreeSet {
         }
     }
 
-    /// The shortest block of at least `len` grains.
-    pub fn best_fit(&self, len: u64) -> Option<BlockId> {
-        if let Some(list) = list_of(len)
-            && let Some(found) = self.first_list_from(list)
+    /// The shortest block of at least `len` grains, or one that is longer by less than a 64th.
+    pub fn best_fit(&self, slab: &Slab, len: u64) -> Option<BlockId> {
+        let list = list_of(len);
+        if len > EXACT
+            && let Some(found) = self.shortest(slab, list, len)
         {
-            return Some(self.heads[found]);
+            return Some(found);
         }
-        self.long.range((len, 0, 0)..).next().map(|&(_, _, id)| id)
+        let found = self.first_list_from(if len > EXACT { list + 1 } else { list })?;
+        if found < EXACT as usize { Some(self.heads[found]) } else { self.shortest(slab, found, len) }
+    }
+
+    /// The shortest of a list's first blocks that has `len` grains; among equals the lowest.
+    fn shortest(&self, slab: &Slab, list: usize, len: u64) -> Option<BlockId> {
+        let blocks = self.list(slab, list).take(LOOK).filter(|&id| slab[id].len >= len);
+        blocks.min_by_key(|&id| (slab[id].len, slab[id].start))
+    }
+
+    fn list<'a>(&'a self, slab: &'a Slab, list: usize) -> impl Iterator<Item = BlockId> + 'a {
+        let some = |id: BlockId| (id != NONE).then_some(id);
+        std::iter::successors(some(self.heads[list]), move |&id| some(slab[id].link_next))
     }
 
     fn first_list_from(&self, list: usize) -> Option<usize> {
         let word = list / 64;
-        let here = self.bits[word] & (u64::MAX << (list % 64));
+        let here = self.bits.get(word)? & (u64::MAX << (list % 64));
         if here != 0 {
             return Some(word * 64 + here.trailing_zeros() as usize);
         }
-        let above = if word + 1 == 64 { 0 } else { self.summary & (u64::MAX << (word + 1)) };
+        let above = self.summary & u64::MAX.checked_shl(word as u32 + 1).unwrap_or(0);
         if above == 0 {
             return None;
         }
@@ -112,39 +125,43 @@ impl FreeSet {
 
     /// The longest block.
     pub fn longest(&self, slab: &Slab) -> u64 {
-        if let Some(&(len, _, _)) = self.long.last() {
-            return len;
-        }
         if self.summary == 0 {
             return 0;
         }
         let word = 63 - self.summary.leading_zeros() as usize;
         let list = word * 64 + 63 - self.bits[word].leading_zeros() as usize;
-        slab[self.heads[list]].len
+        self.list(slab, list).map(|id| slab[id].len).max().unwrap_or(0)
     }
 
-    /// Every block in the set, in no useful order.
+    /// Every block in the set, shorter ones first but for neighbours in length.
     pub fn all(&self, slab: &Slab) -> Vec<BlockId> {
-        let mut found: Vec<BlockId> = self.long.iter().map(|&(_, _, id)| id).collect();
-        let mut word_bits = self.summary;
-        while word_bits != 0 {
-            let word = word_bits.trailing_zeros() as usize;
-            word_bits &= word_bits - 1;
-            let mut bits = self.bits[word];
-            while bits != 0 {
-                let mut id = self.heads[word * 64 + bits.trailing_zeros() as usize];
-                bits &= bits - 1;
-                while id != NONE {
-                    found.push(id);
-                    id = slab[id].link_next;
-                }
-            }
-        }
-        found
+        self.lists_from(slab, 0)
     }
 
-    /// The blocks longer than the exact lists reach, shortest first.
-    pub fn long(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.long.iter().map(|&(_, _, id)| id)
+    /// The blocks of more than 1 MiB.
+    pub fn long(&self, slab: &Slab) -> Vec<BlockId> {
+        self.lists_from(slab, EXACT as usize)
+    }
+
+    fn lists_from(&self, slab: &Slab, first: usize) -> Vec<BlockId> {
+        let lists = std::iter::successors(self.first_list_from(first), |&list| self.first_list_from(list + 1));
+        lists.flat_map(|list| self.list(slab, list)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_rise_with_length() {
+        let mut last = 0;
+        for len in (1..20_000).chain((20..45).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1])) {
+            let list = list_of(len);
+            assert!(list >= last && list < LISTS, "{len}: {last} then {list}");
+            assert!(len > EXACT || list + 1 == len as usize);
+            last = list;
+        }
+        assert_eq!(last, LISTS - 1);
     }
 }

@@ -51,6 +51,7 @@ mod free_set;
 mod front;
 #[cfg(test)]
 pub(crate) mod model;
+mod page_index;
 mod plan;
 mod size_class;
 mod table;
@@ -63,5 +64,5 @@ pub use chunk::ChunkId;
 pub use commit::Placed;
 pub use front::{Cached, Front};
 pub use plan::{Fill, Plan, Source};
-pub use table::{Header, State, Table};
+pub use table::{Header, Place, State, Table};
 pub use walk::Span;

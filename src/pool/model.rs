@@ -210,9 +210,9 @@ fn the_checker_notices_a_broken_equation() {
     program.arena.chunks.mapped += 1;
     assert!(program.arena.check().is_err());
     program.arena.chunks.mapped -= 1;
-    let (&start, &hole) = program.arena.zones[1].holes.iter().next().expect("a hole");
-    program.arena.zones[1].holes.remove(&start);
+    let (&start, &hole) = program.arena.holes[1].iter().next().expect("a hole");
+    program.arena.holes[1].remove(&start);
     assert!(program.arena.check().is_err_and(|error| error.contains("not indexed") || error.contains("indices")));
-    program.arena.zones[1].holes.insert(start, hole);
+    program.arena.holes[1].insert(start, hole);
     program.check("at rest");
 }

@@ -107,7 +107,7 @@ impl Arena {
         };
         let zone = self.zone_for(grains);
         let (&start, &first) =
-            self.zones[zone].holes.iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
+            self.holes[zone].iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
         let page = start / page_grains + 1;
         Some(Plan {
             start: page * page_grains,
@@ -136,8 +136,9 @@ impl Arena {
         let mut roomiest: Option<(u64, Window)> = None;
         let mut run = Vec::new();
         let mut seen_to = 0;
-        let idle_seeds = self.owners[IDLE as usize].sets[zone].long().filter(|_| owner != IDLE);
-        for seed in self.zones[zone].holes.values().copied().chain(idle_seeds) {
+        let idle = &self.owners[IDLE as usize].sets[zone];
+        let idle_seeds = if owner == IDLE { Vec::new() } else { idle.long(&self.slab) };
+        for seed in self.holes[zone].values().copied().chain(idle_seeds) {
             let block = &self.slab[seed];
             if block.kind == Kind::Hole {
                 if block.len >= grains && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
@@ -257,29 +258,27 @@ impl Arena {
         let private = self.owners[owner as usize].private;
         let mut found = Vec::new();
         let mut pages = 0;
-        for zone in [1, 0] {
-            for &id in self.zones[zone].big.values().rev() {
-                let block = &self.slab[id];
-                if pages >= enough {
-                    return found;
+        for id in self.big.descending() {
+            let block = &self.slab[id];
+            if pages >= enough {
+                break;
+            }
+            if block.owner != IDLE && (private || block.owner != owner) {
+                continue;
+            }
+            let from = block.start.div_ceil(page_grains);
+            let mut to = block.end() / page_grains;
+            while to > from && pages < enough {
+                let chunk_id = self.chunks.at(to - 1);
+                let chunk = self.chunks.get(chunk_id);
+                if chunk.page < from {
+                    break;
                 }
-                if block.owner != IDLE && (private || block.owner != owner) {
-                    continue;
+                if chunk.end() <= to && (chunk.end() <= keep_from || chunk.page >= keep_to) {
+                    found.push((chunk_id, chunk.pages));
+                    pages += chunk.pages;
                 }
-                let from = block.start.div_ceil(page_grains);
-                let mut to = block.end() / page_grains;
-                while to > from && pages < enough {
-                    let chunk_id = self.chunks.at(to - 1);
-                    let chunk = self.chunks.get(chunk_id);
-                    if chunk.page < from {
-                        break;
-                    }
-                    if chunk.end() <= to && (chunk.end() <= keep_from || chunk.page >= keep_to) {
-                        found.push((chunk_id, chunk.pages));
-                        pages += chunk.pages;
-                    }
-                    to = chunk.page;
-                }
+                to = chunk.page;
             }
         }
         // Biggest first; among equals the order found, which is highest address first.

@@ -106,6 +106,25 @@ struct Cell {
     unused: u32,
 }
 
+/// The header of one grain, looked up once to be read and then written.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'table>(&'table AtomicU64);
+
+impl Place<'_> {
+    /// What it says.
+    #[inline]
+    #[must_use]
+    pub fn read(self) -> Header {
+        Header(self.0.load(Ordering::Acquire))
+    }
+
+    /// Writes it: as [`Table::write`].
+    #[inline]
+    pub fn write(self, header: Header) {
+        self.0.store(header.0, Ordering::Release);
+    }
+}
+
 /// Cells for a whole arena.
 #[derive(Debug)]
 pub struct Table {
@@ -121,6 +140,7 @@ impl Table {
         Self { leaves: (0..grains.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(), grains }
     }
 
+    #[inline]
     fn existing(&self, grain: u64) -> Option<&Cell> {
         let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
         leaf.get((grain % LEAF) as usize)
@@ -132,6 +152,13 @@ impl Table {
         let leaf = self.leaves[index as usize]
             .get_or_init(|| bytemuck::allocation::zeroed_slice_box((self.grains - index * LEAF).min(LEAF) as usize));
         &leaf[(grain % LEAF) as usize]
+    }
+
+    /// The cell of a grain that was written before.
+    #[inline]
+    #[must_use]
+    pub fn place(&self, grain: u64) -> Option<Place<'_>> {
+        self.existing(grain).map(|cell| Place(&cell.header))
     }
 
     /// What `grain` says; [`Header::ABSENT`] outside the arena.

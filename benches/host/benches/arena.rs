@@ -1,7 +1,5 @@
 //! Time per step of the arena alone: no lock, no driver, no front cache. `cargo bench -p forebay-benches --bench arena`
 
-#![expect(missing_docs, reason = "the macros make public items")]
-
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -39,7 +37,8 @@ fn main_bench(criterion: &mut Criterion) {
                 let grains = 1 + next() % 2048;
                 let start = arena.take(owner, grains).unwrap_or_else(|| {
                     let plan = arena.plan(owner, grains).expect("room");
-                    let handles: Vec<u64> = plan.fills.iter().filter(|f| f.source == Source::Create).map(|_| 1).collect();
+                    let handles: Vec<u64> =
+                        plan.fills.iter().filter(|f| f.source == Source::Create).map(|_| 1).collect();
                     for retired in arena.commit(&plan, owner, 0, &handles) {
                         arena.unmapped(retired);
                     }

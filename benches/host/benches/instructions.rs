@@ -3,14 +3,11 @@
 
 #![expect(missing_docs, reason = "the macros make public items")]
 
-use std::ffi::c_void;
-use std::ptr;
-
-use forebay_benches::{Pool, Random, mixed, pairs};
+use forebay_benches::{Pool, Random, Stream, mixed, pairs};
 use gungraun::{LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
 
 const COUNT: u32 = 1000;
-const DEFAULT: *mut c_void = ptr::null_mut();
+const DEFAULT: Stream = Stream::DEFAULT;
 
 /// A pool that has served this loop before.
 fn warm(bytes: u64) -> (Pool, u64) {
@@ -61,7 +58,4 @@ fn random((pool, mut steps): (Pool, Random)) -> (Pool, Random) {
 
 library_benchmark_group!(name = calls, benchmarks = [pair, mixed_sizes, random]);
 // Valgrind's own address space is short: a small device, since a pool reserves sixteen times its memory.
-main!(
-    config = LibraryBenchmarkConfig::default().env("FOREBAY_HOST_CAPACITY", "2G"),
-    library_benchmark_groups = calls
-);
+main!(config = LibraryBenchmarkConfig::default().env("FOREBAY_HOST_CAPACITY", "2G"), library_benchmark_groups = calls);

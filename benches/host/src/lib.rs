@@ -11,6 +11,19 @@ use forebay::abi::streams::{forebay_stream_create, forebay_stream_destroy};
 
 const DEVICE: i32 = 0;
 
+/// A stream of a [`Pool`], or its default stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream(*mut c_void);
+
+impl Stream {
+    /// The legacy default stream.
+    pub const DEFAULT: Self = Self(ptr::null_mut());
+}
+
+/// A block of a [`Pool`].
+#[derive(Clone, Copy, Debug)]
+pub struct Block(*mut c_void);
+
 /// A pool of its own on the host driver.
 #[derive(Debug)]
 pub struct Pool(*mut ForebayPool);
@@ -45,17 +58,17 @@ impl Pool {
     /// # Panics
     /// The driver refuses.
     #[must_use]
-    pub fn stream(&self) -> *mut c_void {
+    pub fn stream(&self) -> Stream {
         let mut stream = ptr::null_mut();
         // SAFETY: the pool lives, the output may be written.
         assert_eq!(unsafe { forebay_stream_create(self.0, DEVICE, &raw mut stream) }, ForebayStatus::Ok);
-        stream
+        Stream(stream)
     }
 
     /// Destroys a stream of [`Pool::stream`].
-    pub fn end_stream(&self, stream: *mut c_void) {
+    pub fn end_stream(&self, stream: Stream) {
         // SAFETY: the pool lives and made the stream.
-        unsafe { forebay_stream_destroy(self.0, DEVICE, stream) };
+        unsafe { forebay_stream_destroy(self.0, DEVICE, stream.0) };
     }
 
     /// A block.
@@ -64,12 +77,12 @@ impl Pool {
     /// The pool refuses.
     #[inline]
     #[must_use]
-    pub fn take(&self, bytes: u64, stream: *mut c_void) -> *mut c_void {
+    pub fn take(&self, bytes: u64, stream: Stream) -> Block {
         let mut block = ptr::null_mut();
         // SAFETY: the pool and the stream live, the output may be written.
-        let status = unsafe { forebay_malloc(self.0, bytes, DEVICE, stream, &raw mut block) };
+        let status = unsafe { forebay_malloc(self.0, bytes, DEVICE, stream.0, &raw mut block) };
         assert_eq!(status, ForebayStatus::Ok);
-        block
+        Block(block)
     }
 
     /// Frees it.
@@ -77,9 +90,9 @@ impl Pool {
     /// # Panics
     /// It is no block of this pool.
     #[inline]
-    pub fn give(&self, block: *mut c_void, stream: *mut c_void) {
+    pub fn give(&self, block: Block, stream: Stream) {
         // SAFETY: the pool and the stream live.
-        let status = unsafe { forebay_free(self.0, block, stream) };
+        let status = unsafe { forebay_free(self.0, block.0, stream.0) };
         assert_eq!(status, ForebayStatus::Ok);
     }
 }
@@ -93,7 +106,7 @@ impl Drop for Pool {
 
 /// One block and its free, so many times.
 #[inline(never)]
-pub fn pairs(pool: &Pool, bytes: u64, stream: *mut c_void, count: u32) {
+pub fn pairs(pool: &Pool, bytes: u64, stream: Stream, count: u32) {
     for _ in 0..count {
         pool.give(pool.take(bytes, stream), stream);
     }
@@ -101,8 +114,8 @@ pub fn pairs(pool: &Pool, bytes: u64, stream: *mut c_void, count: u32) {
 
 /// 64 blocks of 64 sizes, from 512 bytes to 2 MiB, allocated and then freed, so many times.
 #[inline(never)]
-pub fn mixed(pool: &Pool, stream: *mut c_void, count: u32) {
-    let mut blocks = [ptr::null_mut(); 64];
+pub fn mixed(pool: &Pool, stream: Stream, count: u32) {
+    let mut blocks = [Block(ptr::null_mut()); 64];
     for _ in 0..count {
         for (index, block) in blocks.iter_mut().enumerate() {
             *block = pool.take((index as u64 + 1) * 32_749, stream);
@@ -122,7 +135,7 @@ pub struct Random {
     /// Most bytes live.
     most: u64,
     live: u64,
-    blocks: Vec<(*mut c_void, u64)>,
+    blocks: Vec<(Block, u64)>,
     state: u64,
 }
 
@@ -149,7 +162,7 @@ impl Random {
 
     /// So many steps, each an allocation or a free.
     #[inline(never)]
-    pub fn steps(&mut self, pool: &Pool, stream: *mut c_void, count: u32) {
+    pub fn steps(&mut self, pool: &Pool, stream: Stream, count: u32) {
         for _ in 0..count {
             let bytes = 1 + self.next() % self.largest;
             let allocates = self.next() % 100 < 73 && self.live + bytes <= self.most;
@@ -166,7 +179,7 @@ impl Random {
     }
 
     /// Frees what is left.
-    pub fn end(&mut self, pool: &Pool, stream: *mut c_void) {
+    pub fn end(&mut self, pool: &Pool, stream: Stream) {
         for (block, _) in self.blocks.drain(..) {
             pool.give(block, stream);
         }

@@ -266,7 +266,7 @@ impl DevicePool {
     }
 
     /// Takes a block that a front cache did not keep.
-    #[cold]
+    #[inline(never)]
     pub(super) fn give_back(&self, stream: &Stream, block: Cached) {
         let mut inner = self.inner.lock();
         let epoch = inner.epoch(stream.slot);

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::device::DevicePool;
 use super::pool::Pool;
 use super::stream::Stream;
+use crate::driver::Capture;
 use crate::driver::process::is_forked;
 use crate::pool::{Cached, Header, State};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
@@ -26,20 +27,41 @@ pub(super) struct Recent {
 /// How many of them a thread remembers.
 const MOST: usize = 4;
 
-/// What a hit needs of a [`Recent`], without counting references.
-#[derive(Clone, Copy)]
+/// What a hit needs of a [`Recent`], without counting references. Pool ids begin at 1: a zeroed one fits nothing.
 struct Shortcut {
-    pool: u64,
-    device: i32,
-    handle: StreamHandle,
-    home: *const DevicePool,
-    stream: *const Stream,
+    pool: Cell<u64>,
+    handle: Cell<StreamHandle>,
+    device: Cell<i32>,
+    home: Cell<*const DevicePool>,
+    stream: Cell<*const Stream>,
 }
 
 impl Shortcut {
-    /// Pool ids begin at 1.
-    const NONE: Self =
-        Self { pool: 0, device: 0, handle: StreamHandle::LEGACY, home: std::ptr::null(), stream: std::ptr::null() };
+    const fn new() -> Self {
+        Self {
+            pool: Cell::new(0),
+            handle: Cell::new(StreamHandle::LEGACY),
+            device: Cell::new(0),
+            home: Cell::new(std::ptr::null()),
+            stream: Cell::new(std::ptr::null()),
+        }
+    }
+
+    fn set(&self, recent: Option<&Recent>) {
+        self.pool.set(recent.map_or(0, |recent| recent.pool));
+        self.handle.set(recent.map_or(StreamHandle::LEGACY, |recent| recent.handle));
+        self.device.set(recent.map_or(0, |recent| recent.device.0 as i32));
+        self.home.set(recent.map_or(std::ptr::null(), |recent| Arc::as_ptr(&recent.home)));
+        self.stream.set(recent.map_or(std::ptr::null(), |recent| Arc::as_ptr(&recent.stream)));
+    }
+
+    /// Its device and stream. `None` where it is not set.
+    #[inline]
+    fn get(&self) -> Option<(&DevicePool, &Stream)> {
+        // SAFETY: they are set only beside the `Arc`s in this thread's `RECENT` that keep both alive, and cleared with
+        // them; what a hit does with them does not reach anything that changes that list.
+        unsafe { Some((self.home.get().as_ref()?, self.stream.get().as_ref()?)) }
+    }
 }
 
 /// Owns what the shortcuts point to.
@@ -47,14 +69,14 @@ struct Recents(RefCell<Vec<Recent>>);
 
 impl Drop for Recents {
     fn drop(&mut self) {
-        SHORTCUTS.with(|shortcuts| shortcuts.iter().for_each(|shortcut| shortcut.set(Shortcut::NONE)));
+        SHORTCUTS.with(|shortcuts| shortcuts.iter().for_each(|shortcut| shortcut.set(None)));
     }
 }
 
 thread_local! {
     static RECENT: Recents = const { Recents(RefCell::new(Vec::new())) };
     /// One for each entry of `RECENT`, in its order. Needs no destructor, so reading it is a plain load.
-    static SHORTCUTS: [Cell<Shortcut>; MOST] = const { [const { Cell::new(Shortcut::NONE) }; MOST] };
+    static SHORTCUTS: [Shortcut; MOST] = const { [const { Shortcut::new() }; MOST] };
 }
 
 /// Changes this thread's list. Not possible inside a callback of this list's own drop, nor while the
@@ -65,13 +87,7 @@ fn change(edit: impl FnOnce(&mut Vec<Recent>)) {
         edit(&mut recent);
         SHORTCUTS.with(|shortcuts| {
             for (index, shortcut) in shortcuts.iter().enumerate() {
-                shortcut.set(recent.get(index).map_or(Shortcut::NONE, |entry| Shortcut {
-                    pool: entry.pool,
-                    device: entry.device.0 as i32,
-                    handle: entry.handle,
-                    home: Arc::as_ptr(&entry.home),
-                    stream: Arc::as_ptr(&entry.stream),
-                }));
+                shortcut.set(recent.get(index));
             }
         });
     });
@@ -114,21 +130,18 @@ pub(super) fn recall<T>(
         .flatten()
 }
 
-/// Calls `work` with the first remembered device and stream that fit.
+/// This thread's shortcuts, which live as long as it does.
 #[inline]
-fn with<T>(fits: impl Fn(&Shortcut) -> bool, work: impl FnOnce(&DevicePool, &Stream) -> Option<T>) -> Option<T> {
-    SHORTCUTS.with(|shortcuts| {
-        let found = shortcuts.iter().map(Cell::get).find(fits)?;
-        // SAFETY: a shortcut is set only beside the `Arc`s in this thread's `RECENT` that keep both alive, and
-        // cleared with them; `work` does not reach anything that changes that list.
-        let (home, stream) = unsafe { (found.home.as_ref()?, found.stream.as_ref()?) };
-        work(home, stream)
-    })
+fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
+    let shortcuts = SHORTCUTS.with(std::ptr::from_ref);
+    // SAFETY: the value is a constant at first and needs no destructor, so it is there until the thread is gone; it is
+    // not `Sync`, so the reference does not leave the thread.
+    unsafe { &*shortcuts }
 }
 
 impl Pool {
-    /// Serves a request from the front cache, if it is as simple as that: no driver call, and no lock under which anybody
-    /// waits for the GPU or calls back.
+    /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
+    /// as that: no driver call, and no lock under which anybody waits for the GPU or calls back.
     #[inline]
     pub(in crate::resource) fn malloc_hit(
         &self,
@@ -137,56 +150,75 @@ impl Pool {
         handle: StreamHandle,
         tag: u8,
     ) -> Option<Address> {
-        let handle = handle.canonical();
-        let fits =
-            |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
-        with(fits, |home, stream| {
-            if !stream.is_durable() || home.routing.load(Ordering::Acquire) != 0 || is_forked() {
-                return None;
+        let (handle, id) = (handle.canonical(), self.id());
+        let fits = |shortcut: &&Shortcut| {
+            shortcut.handle.get() == handle && shortcut.pool.get() == id && shortcut.device.get() == device
+        };
+        let (home, stream) = shortcuts().iter().find(fits)?.get()?;
+        if !stream.is_durable() || home.routing.load(Ordering::Acquire) != 0 || is_forked() {
+            return None;
+        }
+        let grains = bytes.div_ceil(GRAIN);
+        let mut hot = stream.hot.lock();
+        let start = match hot.front.pop(grains) {
+            Some(start) => {
+                hot.counts.hits += 1;
+                start
             }
-            let grains = bytes.div_ceil(GRAIN);
-            let mut hot = stream.hot.lock();
-            let start = hot.front.pop(grains)?;
-            home.table.write(start, Header::live(grains, stream.slot, tag, false));
-            hot.counts.hits += 1;
-            let peak = stream.charge(&mut hot, grains, tag);
-            drop(hot);
-            if peak {
-                home.look_at_peak();
-            }
-            Some(home.address(start))
-        })
+            None => home.take_now(stream, grains)?,
+        };
+        home.table.write(start, Header::live(grains, stream.slot, tag, false));
+        let peak = stream.charge(&mut hot, grains, tag);
+        drop(hot);
+        if peak {
+            home.look_at_peak();
+        }
+        Some(home.address(start))
     }
 
     /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
     #[inline]
     pub(in crate::resource) fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
-        let handle = handle.canonical();
-        let fits = |shortcut: &Shortcut| {
-            // SAFETY: as in `with`.
-            let home = unsafe { shortcut.home.as_ref() };
-            shortcut.handle == handle && shortcut.pool == self.id() && home.is_some_and(|home| home.spans(at))
-        };
-        let done = with(fits, |home, stream| {
-            if !stream.is_durable() || !at.0.is_multiple_of(GRAIN) || is_forked() {
-                return None;
-            }
-            let start = (at.0 - home.base.0) / GRAIN;
-            // Every change of a live block's header happens under this lock, of the stream it is charged to.
-            let mut hot = stream.hot.lock();
-            let header = home.table.read(start);
-            if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
-                return None;
-            }
-            home.table.write(start, header.cached());
-            stream.credit(&mut hot, header.grains(), header.tag());
-            let left = hot.front.push(Cached { start, grains: header.grains() });
-            drop(hot);
-            if let Some(left) = left {
-                home.give_back(stream, left);
-            }
-            Some(())
-        });
-        done.is_some()
+        let (handle, id) = (handle.canonical(), self.id());
+        let named = |shortcut: &&Shortcut| shortcut.handle.get() == handle && shortcut.pool.get() == id;
+        let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
+        let Some((home, stream)) = found.find(|(home, _)| home.spans(at)) else { return false };
+        if !stream.is_durable() || !at.0.is_multiple_of(GRAIN) || is_forked() {
+            return false;
+        }
+        let start = (at.0 - home.base.0) / GRAIN;
+        let Some(place) = home.table.place(start) else { return false };
+        // Every change of a live block's header happens under this lock, of the stream it is charged to.
+        let mut hot = stream.hot.lock();
+        let header = place.read();
+        if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
+            return false;
+        }
+        place.write(header.cached());
+        stream.credit(&mut hot, header.grains(), header.tag());
+        let left = hot.front.push(Cached { start, grains: header.grains() });
+        drop(hot);
+        if let Some(left) = left {
+            home.give_back(stream, left);
+        }
+        true
+    }
+}
+
+impl DevicePool {
+    /// The best fit of what `stream` may use as it is. Called with the stream's front locked, against the order of the
+    /// locks: so it only tries the arena's. A registered stream is asked whether it is captured, as a longer way would.
+    #[inline(never)]
+    fn take_now(&self, stream: &Stream, grains: u64) -> Option<u64> {
+        let may_be_captured = !Self::lives_forever(stream.handle);
+        if grains == 0
+            || may_be_captured && self.driver.stream_capture(self.device, stream.handle).ok()? != Capture::None
+        {
+            return None;
+        }
+        let mut inner = self.inner.try_lock()?;
+        let start = inner.arena.take(stream.owner, grains)?;
+        inner.figures.misses += 1;
+        Some(start)
     }
 }

@@ -14,6 +14,7 @@ mod export;
 mod fence;
 mod hit;
 mod inner;
+mod limits;
 mod options;
 mod peak;
 mod peers;

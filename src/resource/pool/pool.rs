@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::device::DevicePool;
 use super::hit::{self, Recent};
 use super::options::{Location, Options};
-use super::pressure::{Callback, Pressure, Source, announce};
+use super::pressure::{Pressure, Source, announce};
 use super::private::Filter;
 use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
@@ -27,10 +27,10 @@ pub struct Pool {
     id: u64,
     driver: Arc<dyn Driver>,
     options: Options,
-    devices: Box<[OnceLock<Arc<DevicePool>>]>,
+    pub(super) devices: Box<[OnceLock<Arc<DevicePool>>]>,
     /// One device is opened at a time.
     opening: Mutex<()>,
-    pressure: Arc<Pressure>,
+    pub(super) pressure: Arc<Pressure>,
 }
 
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -137,7 +137,7 @@ impl Pool {
         place.ok_or_else(|| Error::BadDevice { asked: ordinal.into(), count: self.device_count() })
     }
 
-    fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+    pub(super) fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
         self.devices.iter().filter_map(OnceLock::get)
     }
 
@@ -149,9 +149,15 @@ impl Pool {
     /// See [`Error`]; nothing was changed.
     #[inline]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        if let Some(address) = self.malloc_hit(bytes, device, stream, tag) {
-            return Ok(address);
+        match self.malloc_hit(bytes, device, stream, tag) {
+            Some(address) => Ok(address),
+            None => self.malloc_missed(bytes, device, stream, tag),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn malloc_missed(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         let grains = self.grains(bytes, device)?;
         if grains == 0 {
             return Ok(Address(0));
@@ -229,7 +235,18 @@ impl Pool {
         stream: StreamHandle,
         free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
     ) -> Result<()> {
-        if self.free_hit(at, stream) || at.0 == 0 {
+        if self.free_hit(at, stream) { Ok(()) } else { self.free_missed(at, stream, free) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_missed(
+        &self,
+        at: Address,
+        stream: StreamHandle,
+        free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
+    ) -> Result<()> {
+        if at.0 == 0 {
             return Ok(());
         }
         let device = self.device_of(at)?;
@@ -320,87 +337,6 @@ impl Pool {
     /// [`Error::NotFound`] if it was not registered.
     pub fn stream_unregister(&self, device: i32, stream: StreamHandle) -> Result<()> {
         self.device(device)?.unregister(stream)
-    }
-
-    // ---- giving back, limits -------------------------------------------------------------------------
-
-    /// Gives free memory back to the driver until at most `keep` bytes are held; returns how many went.
-    ///
-    /// # Errors
-    /// The driver's, if it refused.
-    pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
-        self.device(device)?.trim(keep)
-    }
-
-    pub(super) fn trim_if_used(&self, device: DeviceId) -> u64 {
-        let home = self.devices.get(device.0 as usize).and_then(OnceLock::get);
-        home.map_or(0, |home| home.trim(0).unwrap_or(0))
-    }
-
-    /// Trims every device that was used.
-    pub fn trim_all(&self) {
-        for home in self.opened() {
-            if let Err(error) = home.trim(0) {
-                tracing::warn!(device = %home.device(), %error, "trim");
-            }
-        }
-    }
-
-    /// Sets the most bytes to hold on a device; 0 for no limit. What is held above it stays until trimmed.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn set_limit(&self, device: i32, bytes: u64) -> Result<()> {
-        let home = self.device(device)?;
-        home.limit.store(home.effective_limit(bytes, 0.0), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The same as a share of the device's memory, above 0 and up to 1.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] outside that range.
-    pub fn set_fraction(&self, device: i32, fraction: f64) -> Result<()> {
-        if !(fraction > 0.0 && fraction <= 1.0) {
-            return Err(Error::invalid(format_args!("fraction is {fraction}; it takes a number above 0, up to 1")));
-        }
-        let home = self.device(device)?;
-        home.limit.store(home.effective_limit(0, fraction), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The limit in bytes; 0 for none.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn limit(&self, device: i32) -> Result<u64> {
-        let limit = self.device(device)?.limit.load(Ordering::Relaxed);
-        Ok(if limit == u64::MAX { 0 } else { limit })
-    }
-
-    /// Adds somebody to ask before a request fails; the number names him.
-    pub fn add_pressure_callback(&self, callback: Callback) -> u64 {
-        self.pressure.add(callback)
-    }
-
-    /// Removes him. A call under way on another thread may still be running.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] for an unknown number.
-    pub fn remove_pressure_callback(&self, id: u64) -> Result<()> {
-        if self.pressure.remove(id) {
-            return Ok(());
-        }
-        Err(Error::NotFound(
-            format!("there is no pressure callback {id}: it was never added, or removed before").into(),
-        ))
-    }
-
-    /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
-    /// who were added. Says whether anything was given.
-    pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
-        let trimmed = self.trim_if_used(device) > 0;
-        self.pressure.call(device, bytes) | trimmed
     }
 
     // ---- private pools -------------------------------------------------------------------------------
