@@ -137,6 +137,9 @@ class Other final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggableAll
  public:
   Other() : CUDAPluggableAllocator(nullptr, nullptr) {}
   void* raw_alloc_with_stream(size_t size, cudaStream_t) override {
+    if (size > 8 * MIB) {
+      return nullptr;
+    }
     next_ -= size;
     return reinterpret_cast<void*>(next_);
   }
@@ -179,6 +182,16 @@ void foreign(Allocator& torch) {
   for (void* ptr : again) {
     torch.raw_delete(ptr);
   }
+  torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  bool refused = false;
+  try {
+    torch.take(16 * MIB, 0, nullptr);
+  } catch (const c10::OutOfMemoryError&) {
+    refused = true;
+  }
+  torch.endAllocateToPool(0, id);
+  torch.releasePool(0, id);
+  must(refused, "an allocator that gives nothing is a shortage");
 }
 
 void pools(Allocator& torch) {

@@ -16,6 +16,8 @@ void* ForeignPool::take(size_t bytes, cudaStream_t stream) {
     }
   }
   void* ptr = allocator_->raw_alloc_with_stream(bytes, stream);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, ptr != nullptr, "CUDA out of memory. The allocator of this MemPool gave nothing for ", bytes, " bytes");
   const std::lock_guard<std::mutex> lock(mutex_);
   pieces_[ptr] = {ptr, bytes, stream, next_++, true};
   return ptr;
