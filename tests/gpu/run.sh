@@ -2,11 +2,15 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of five parts that fit ten minutes each (part1 to part5)
+#   tests/gpu/run.sh part1            one of seven parts that fit ten minutes each (part1 to part7)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
-# OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed`.
+# OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed, N skipped`.
+#
+# part6 and part7 run tests of the frameworks themselves; what their wheels lack is looked for in $FOREBAY_UPSTREAM (.upstream): torch/ with
+# test_cuda.py and test_cuda_trace.py of PyTorch's source, site/ with expecttest, cupy/tests of CuPy's source. Without it they are
+# skipped.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -22,12 +26,16 @@ PART2=(replay memcheck sabotage stress pairs frameworks)
 PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
+PART6=(torch_suite cupy_suite)
+PART7=(numba_suite)
+UPSTREAM=${FOREBAY_UPSTREAM:-.upstream}
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 passed=0
 failed=()
+skipped=()
 
 # run NAME SECONDS COMMAND...: one check, with its time and its verdict. 77, "skipped", is a failure here.
 run() {
@@ -43,6 +51,16 @@ run() {
     failed+=("$name")
     [ "$code" = 124 ] && code="time limit of $limit s"
     echo "FAIL $name ($((SECONDS - start)) s, exit $code)" | tee -a "$LOG"
+  fi
+}
+
+# carried FOLDER NAME SECONDS COMMAND...: as run, and skipped where FOLDER is not there.
+carried() {
+  if [ -d "$1" ]; then
+    run "${@:2}"
+  else
+    skipped+=("$2: there is no $1")
+    printf '\n== %s\nSKIP %s: there is no %s; FOREBAY_UPSTREAM names its parent folder\n' "$2" "$2" "$1" | tee -a "$LOG"
   fi
 }
 
@@ -148,18 +166,31 @@ step_resource_costs() {
 }
 step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cuda_core.py --json; }
 
+step_torch_suite() {
+  carried "$UPSTREAM/torch" "tests/gpu/torch/suite.py" 400 python3 tests/gpu/torch/suite.py "$UPSTREAM"
+}
+step_cupy_suite() {
+  carried "$UPSTREAM/cupy" "tests/gpu/plugins/cupy_suite.py" 190 python3 tests/gpu/plugins/cupy_suite.py "$UPSTREAM"
+}
+step_numba_suite() {
+  run "tests/gpu/plugins/numba_suite.py" 580 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/numba_suite.py
+}
+
 # ---- which of them --------------------------------------------------------------------------------------------------
 
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}" "${PART6[@]}" "${PART7[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
     part3) steps+=("${PART3[@]}") ;;
     part4) steps+=("${PART4[@]}") ;;
     part5) steps+=("${PART5[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}"; exit 0 ;;
+    part6) steps+=("${PART6[@]}") ;;
+    part7) steps+=("${PART7[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}" "part6: ${PART6[*]}" \
+            "part7: ${PART7[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac
@@ -172,5 +203,6 @@ for step in "${steps[@]}"; do "step_$step"; done
 
 echo
 [ ${#failed[@]} = 0 ] || printf 'failed: %s\n' "${failed[@]}" | tee -a "$LOG"
-echo "$passed passed, ${#failed[@]} failed" | tee -a "$LOG"
+[ ${#skipped[@]} = 0 ] || printf 'skipped: %s\n' "${skipped[@]}" | tee -a "$LOG"
+echo "$passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped" | tee -a "$LOG"
 [ ${#failed[@]} = 0 ]

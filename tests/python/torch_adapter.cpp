@@ -64,9 +64,17 @@ void out_of_memory(Allocator& torch) {
     text = error.what_without_backtrace();
   }
   must(text.find("CUDA out of memory") == 0, "it raises c10::OutOfMemoryError in PyTorch's words");
+  must(text.find("Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of ") != std::string::npos, "and in its form");
   must(text.find("Forebay") != std::string::npos && text.find("limit") != std::string::npos, "with Forebay's report");
   must(asked == size_t{1} << 40, "the observer is told");
   must(torch.getDeviceStats(0).num_ooms == 1, "it is counted");
+  try {
+    torch.take(size_t{1} << 61, 0, nullptr);
+    must(false, "an exabyte is refused");
+  } catch (const c10::OutOfMemoryError& error) {
+    text = error.what_without_backtrace();
+  }
+  must(text.find("Tried to allocate more than 1EB memory") != std::string::npos, "as PyTorch does");
   torch.setMemoryFraction(1.0, 0);
 }
 
@@ -105,6 +113,87 @@ void history(Allocator& torch) {
   must(after.device_traces[0].front().time_.t_ > 1600000000000000, "times are microseconds since 1970");
 }
 
+struct Stack final : GatheredContext {};
+
+void stacks(Allocator& torch) {
+  torch.emptyCache(NO_POOL);
+  torch.recordHistory(true, [] { return std::shared_ptr<GatheredContext>(new Stack); }, 1000, RecordContext::ALL, true, {});
+  void* block = torch.take(4 * MIB, 0, nullptr);
+  const auto during = torch.snapshot(NO_POOL, true);
+  must(during.device_traces.at(0).back().action_ == TraceEntry::ALLOC, "a snapshot does not see itself");
+  torch.raw_delete(block);
+  torch.emptyCache(NO_POOL);
+  const auto after = torch.snapshot(NO_POOL, true);
+  torch.recordHistory(false, nullptr, 1, RecordContext::NEVER, true, {});
+  for (const auto& entry : after.device_traces.at(0)) {
+    const bool mapping = entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::SEGMENT_UNMAP;
+    must(!mapping || entry.context_ != nullptr, "a mapping has the stack of what caused it");
+  }
+  must(after.device_traces[0].back().action_ == TraceEntry::SEGMENT_UNMAP, "the last thing that happened is the last entry");
+}
+
+// An allocator of somebody else's for a MemPool: the addresses are made up, and never touched.
+class Other final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator {
+ public:
+  Other() : CUDAPluggableAllocator(nullptr, nullptr) {}
+  void* raw_alloc_with_stream(size_t size, cudaStream_t) override {
+    if (size > 8 * MIB) {
+      return nullptr;
+    }
+    next_ -= size;
+    return reinterpret_cast<void*>(next_);
+  }
+  void raw_delete(void*) override {}
+
+ private:
+  size_t next_ = size_t{1} << 40;
+};
+
+void foreign(Allocator& torch) {
+  const MempoolId_t id{0, 9};
+  const auto before = torch.getDeviceStats(0).reserved_bytes[ALL].current;
+  torch.createOrIncrefPool(0, id, std::make_shared<Other>());
+  const auto three = [&] {
+    std::vector<void*> blocks;
+    torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    for (size_t bytes : {2 * MIB, 2 * MIB, 3 * MIB}) {
+      blocks.push_back(torch.take(bytes, 0, nullptr));
+    }
+    torch.endAllocateToPool(0, id);
+    torch.releasePool(0, id);
+    return blocks;
+  };
+  const auto first = three();
+  const auto reserved = torch.getDeviceStats(0).reserved_bytes[ALL].current;
+  must(reserved == before + 7 * int64_t{MIB}, "memory of another allocator is reserved memory");
+  auto segments = torch.snapshot(id, false).segments;
+  must(segments.size() == 3, "each of its pieces is a segment");
+  for (const auto& segment : segments) {
+    must(segment.owner_private_pool_id == id && !segment.is_expandable, "of the pool");
+    must(segment.blocks.at(0).allocated && segment.allocated_size == segment.total_size, "with one block, which is live");
+  }
+  for (size_t at : {2, 1, 0}) {
+    torch.raw_delete(first[at]);
+  }
+  segments = torch.snapshot(id, false).segments;
+  must(segments.size() == 3 && segments[0].active_size == 0, "it is kept when it is freed");
+  const auto again = three();
+  must(again == first, "and used again in the order in which it came");
+  for (void* ptr : again) {
+    torch.raw_delete(ptr);
+  }
+  torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  bool refused = false;
+  try {
+    torch.take(16 * MIB, 0, nullptr);
+  } catch (const c10::OutOfMemoryError&) {
+    refused = true;
+  }
+  torch.endAllocateToPool(0, id);
+  torch.releasePool(0, id);
+  must(refused, "an allocator that gives nothing is a shortage");
+}
+
 void pools(Allocator& torch) {
   const MempoolId_t id{0, 7};
   torch.createOrIncrefPool(0, id, nullptr);
@@ -124,6 +213,17 @@ void pools(Allocator& torch) {
     bytes += segment.allocated_size;
   }
   must(bytes == 5 * MIB, "with its blocks");
+
+  torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  auto* const elsewhere = reinterpret_cast<cudaStream_t>(2); // the thread's default stream
+  void* beside = torch.take(2 * MIB, 0, elsewhere);
+  torch.endAllocateToPool(0, id);
+  torch.releasePool(0, id);
+  for (const auto& segment : torch.snapshot(id, false).segments) {
+    const bool its = reinterpret_cast<void*>(segment.address) == beside;
+    must((segment.stream == elsewhere) == its, "a private pool's segment is one stream's");
+  }
+  torch.raw_delete(beside);
 
   // As CUDA-graph trees: back to {a}, then to {a, b}.
   auto both = torch.getCheckpointState(0, id);
@@ -212,9 +312,11 @@ int main(int, char** arguments) {
       {"stats", stats},
       {"out_of_memory", out_of_memory},
       {"history", history},
+      {"stacks", stacks},
       {"pools", pools},
       {"last_resort", last_resort},
       {"base_and_sharing", base_and_sharing},
+      {"foreign", foreign},
   };
   for (const auto& [name, part] : parts) {
     try {

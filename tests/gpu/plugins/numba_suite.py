@@ -13,6 +13,8 @@ import tempfile
 from common import forebay
 
 DEFAULT = ["numba.cuda.tests.cudadrv", "numba.cuda.tests.cudapy.test_ipc", "numba.cuda.tests.cudapy.test_cuda_array_interface"]
+#: Seconds for one manager's run. Everything takes longer.
+LIMIT = int(os.environ.get("NUMBA_SUITE_SECONDS", "280"))
 MANAGERS = {"own": "default", "forebay": "forebay.numba"}
 SHIM = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
 # Not through `unittest discover`: a module that cannot be imported is one failure and not the end.
@@ -37,13 +39,16 @@ def outcomes(manager, modules):
         package = os.path.dirname(os.path.dirname(forebay.__file__))
         paths = os.pathsep.join([folder, package, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CUDA_MEMORY_MANAGER": manager}
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, *modules], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        command = [sys.executable, "-X", "faulthandler", "-c", RUN, *modules]
+        try:
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
+            text, end = done.stdout.decode(errors="replace"), f"no summary, exit {done.returncode}"
+        except subprocess.TimeoutExpired as error:
+            text, end = (error.stdout or b"").decode(errors="replace"), f"no end within {LIMIT} s"
     line = r"^(\w+ \([\w.]+\))(?:\n[^\n]*)??\s*\.\.\. .*?\b(ok|FAIL|ERROR|skipped|expected failure)\b"
-    found = re.findall(line, done.stdout, re.M)
-    summary = re.findall(r"^Ran \d+ tests.*|^(?:OK|FAILED).*$", done.stdout, re.M)
-    return dict(found), " ".join(summary) or f"no summary, exit {done.returncode}", done.stdout
+    found = re.findall(line, text, re.M)
+    summary = re.findall(r"^Ran \d+ tests.*|^(?:OK|FAILED).*$", text, re.M)
+    return dict(found), " ".join(summary) or end, text
 
 
 def main():

@@ -23,6 +23,7 @@ side = torch.cuda.Stream()
 with torch.cuda.stream(side):
     other = torch.ones(3 * MIB, dtype=torch.uint8, device="cuda")
 torch.cuda.synchronize()
+torch.cuda.memory._snapshot()  # an entry of the next one's trace
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "snapshot.pickle")
     torch.cuda.memory._dump_snapshot(path)

@@ -15,9 +15,18 @@ void delete_block(void* ptr) {
 }
 
 constexpr size_t GRAIN = 512;
+constexpr size_t EXA = size_t{1} << 60;
 
 size_t rounded(size_t size) {
   return (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+// In the words that users' programs look for.
+std::string shortage(size_t size, DeviceIndex device, uint64_t free, uint64_t total) {
+  const std::string asked = size >= EXA ? "more than 1EB memory" : c10::CachingAllocator::format_size(size);
+  return c10::str(
+      "CUDA out of memory. Tried to allocate ", asked, ". GPU ", static_cast<int>(device), " has a total capacity of ",
+      c10::CachingAllocator::format_size(total), " of which ", c10::CachingAllocator::format_size(free), " is free. ");
 }
 
 DeviceIndex current_device() {
@@ -85,7 +94,7 @@ void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, ui
   event.device = index;
   event.addr = reinterpret_cast<size_t>(ptr);
   event.size = bytes;
-  self.history_.record(event);
+  self.history_.record(event, Cause::current());
 } catch (const std::exception& error) {
   TORCH_WARN_ONCE("Forebay could not note a mapping: ", error.what());
 }
@@ -156,6 +165,8 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
   block.bytes = rounded(size);
   block.device = index;
   block.stream = stream;
+  block.context = history_.gather(RecordContext::STATE);
+  const Cause cause(block.context);
   void* ptr = nullptr;
   if (C10_UNLIKELY(foreign_.routing())) {
     std::tie(block.foreign, block.pool) = foreign_.route(index, stream);
@@ -165,7 +176,6 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
   } else {
     ptr = reserve(home, block);
   }
-  block.context = history_.gather(RecordContext::STATE);
   enter(ptr, std::move(block));
   return ptr;
 }
@@ -263,8 +273,7 @@ void Allocator::out_of_memory(Device& home, size_t size, const std::string& repo
   for (const auto& observer : observers) {
     observer(home.index, size, total, free);
   }
-  // Retry code of users looks for PyTorch's own words.
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. ", report);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, shortage(size, home.index, free, total), report);
 }
 
 // ---- in
@@ -301,7 +310,7 @@ void Allocator::finish(void* ptr, const Block& block) {
     shared_.erase(ptr);
   }
   if (block.foreign != nullptr) {
-    block.foreign->give(ptr, block.bytes, block.stream);
+    block.foreign->give(ptr);
   } else {
     library_.forebay_torch_free(ptr, static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
   }

@@ -33,6 +33,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   double getMemoryFraction(DeviceIndex device) override;
   void setMemoryFraction(double fraction, DeviceIndex device) override;
   void emptyCache(MempoolId_t pool) override;
+  void enable(bool value) override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
   DeviceStats getDeviceStats(DeviceIndex device) override;
   void resetAccumulatedStats(DeviceIndex device) override;
@@ -113,6 +114,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   // Promises Forebay that a stream of PyTorch's own lives as long as the process.
   void promise(DeviceIndex device, c10::cuda::CUDAStream stream);
   forebay_stats figures(DeviceIndex device);
+  void snapshot_foreign(DeviceIndex device, MempoolId_t pool, std::vector<caching::SegmentInfo>& segments);
 
   Library library_;
   Books books_;

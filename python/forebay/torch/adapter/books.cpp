@@ -8,8 +8,6 @@ using c10::CachingAllocator::StatType;
 
 namespace {
 
-// Where torch.cuda.memory_stats draws the line between its two pools.
-constexpr size_t SMALL = size_t{1} << 20;
 // Forebay's blocks are multiples of this.
 constexpr int GRAIN_BITS = 9;
 

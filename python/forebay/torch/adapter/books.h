@@ -18,6 +18,8 @@ using c10::MempoolId_t;
 using c10::CachingDeviceAllocator::DeviceStats;
 
 inline constexpr MempoolId_t NO_POOL{0, 0};
+// Where torch.cuda.memory_stats draws the line between its two pools.
+inline constexpr size_t SMALL = size_t{1} << 20;
 
 class ForeignPool;
 

@@ -21,10 +21,12 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex index) {
   }
   // Counted at the mappings; a moved chunk has two for a while, and holds its memory once.
   const forebay_stats held = figures(index);
+  // Its blocks are counted as allocated, so its memory is as reserved.
+  const size_t others = foreign_.bytes(index);
   for (auto type : {StatType::AGGREGATE, StatType::LARGE_POOL}) {
     auto& reserved = stats.reserved_bytes[static_cast<size_t>(type)];
-    reserved.current = static_cast<int64_t>(held.physical);
-    reserved.peak = static_cast<int64_t>(held.physical_peak);
+    reserved.current = static_cast<int64_t>(held.physical + others);
+    reserved.peak = std::max(static_cast<int64_t>(held.physical_peak), reserved.current);
   }
   return stats;
 }
@@ -67,7 +69,15 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex index) {
 void Allocator::emptyCache(MempoolId_t pool) {
   // A private pool's free memory goes back to everybody when the pool is released.
   if (pool == NO_POOL) {
+    const auto stack = history_.gather(RecordContext::ALL);
+    const Cause cause(stack);
     library_.forebay_torch_reset();
+  }
+}
+
+void Allocator::enable(bool value) {
+  if (!value) {
+    TORCH_WARN_ONCE("Forebay's pool cannot be turned off: memory comes from it as before");
   }
 }
 

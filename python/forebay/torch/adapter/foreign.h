@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <tuple>
 
 namespace forebay_torch {
 
@@ -17,14 +18,29 @@ class ForeignPool {
   explicit ForeignPool(std::shared_ptr<CUDAAllocator> allocator) : allocator_(std::move(allocator)) {}
 
   void* take(size_t bytes, cudaStream_t stream);
-  void give(void* ptr, size_t bytes, cudaStream_t stream);
+  void give(void* ptr);
   // Gives back what is not live, after a wait for the device; what is live follows when it is freed.
   void close();
+
+  struct Piece {
+    void* ptr = nullptr;
+    size_t bytes = 0;
+    cudaStream_t stream = nullptr;
+    // Pieces are numbered as they come, and the lowest number of a length is used first: processes that register memory
+    // with each other, as NCCL's do, ask in the same order and must meet the same pieces.
+    int32_t number = 0;
+    bool live = false;
+  };
+  // All that the allocator gave and has not back, by address.
+  std::vector<Piece> pieces();
 
  private:
   std::shared_ptr<CUDAAllocator> allocator_;
   std::mutex mutex_;
-  std::multimap<std::pair<cudaStream_t, size_t>, void*> kept_;
+  std::map<void*, Piece> pieces_;
+  // Those that are not live.
+  std::map<std::tuple<cudaStream_t, size_t, int32_t>, void*> kept_;
+  int32_t next_ = 0;
   bool closed_ = false;
 };
 
@@ -39,6 +55,9 @@ class ForeignPools {
   bool end(DeviceIndex device, MempoolId_t id);
   // The pool whose memory an allocation on this stream gets now.
   std::pair<ForeignPool*, MempoolId_t> route(DeviceIndex device, cudaStream_t stream);
+  std::vector<std::pair<MempoolId_t, ForeignPool::Piece>> pieces(DeviceIndex device);
+  // What they hold.
+  size_t bytes(DeviceIndex device);
   bool routing() const {
     return routing_.load(std::memory_order_relaxed) != 0;
   }

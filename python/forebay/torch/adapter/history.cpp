@@ -4,7 +4,20 @@ namespace forebay_torch {
 
 namespace {
 thread_local std::vector<std::string> compile_contexts;
+thread_local const std::shared_ptr<GatheredContext>* cause = nullptr;
 } // namespace
+
+Cause::Cause(const std::shared_ptr<GatheredContext>& stack) : before_(cause) {
+  cause = &stack;
+}
+
+Cause::~Cause() {
+  cause = before_;
+}
+
+std::shared_ptr<GatheredContext> Cause::current() {
+  return cause == nullptr ? nullptr : *cause;
+}
 
 void History::configure(
     bool enabled,

@@ -16,6 +16,19 @@ using c10::CachingDeviceAllocator::CreateContextFn;
 using c10::CachingDeviceAllocator::RecordContext;
 using c10::CachingDeviceAllocator::TraceEntry;
 
+// What the calling thread is doing while one of these lives: mappings that it causes are recorded with this stack.
+class Cause {
+ public:
+  explicit Cause(const std::shared_ptr<GatheredContext>& stack);
+  ~Cause();
+  Cause(const Cause&) = delete;
+  Cause& operator=(const Cause&) = delete;
+  static std::shared_ptr<GatheredContext> current();
+
+ private:
+  const std::shared_ptr<GatheredContext>* before_;
+};
+
 struct Event {
   TraceEntry::Action action = TraceEntry::ALLOC;
   DeviceIndex device = 0;

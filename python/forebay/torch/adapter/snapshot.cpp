@@ -21,6 +21,12 @@ MempoolId_t pool_of(const forebay_block& block) {
 caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces) {
   caching::SnapshotInfo info{};
   info.config_metadata.expandable_segments = true;
+  // Before the note of this snapshot: the last entry is what happened last.
+  info.device_traces.resize(devices_.size());
+  if (include_traces) {
+    info.device_traces = history_.traces(devices_.size());
+    info.external_annotations = history_.annotations();
+  }
   for (const auto& home : devices_) {
     if (!home->open.load(std::memory_order_acquire)) {
       continue;
@@ -34,12 +40,15 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       if (pool != NO_POOL && id != pool) {
         continue;
       }
-      // A segment is a run of mapped addresses that belongs to one pool.
-      if (segment == nullptr || end != block.address || segment->owner_private_pool_id != id) {
+      // A segment is a run of mapped addresses that belongs to one pool, and to one stream where the pool is private:
+      // each stream's part keeps its memory.
+      auto* const stream = reinterpret_cast<void*>(block.stream);
+      const bool other = segment == nullptr || segment->owner_private_pool_id != id || (id != NO_POOL && segment->stream != stream);
+      if (other || end != block.address) {
         segment = &info.segments.emplace_back();
         segment->device = home->index;
         segment->address = block.address;
-        segment->stream = reinterpret_cast<void*>(block.stream);
+        segment->stream = stream;
         segment->is_large = true;
         segment->is_expandable = true;
         segment->owner_private_pool_id = id;
@@ -63,14 +72,37 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       active += entry.active ? entry.size : 0;
       segment->blocks.push_back(std::move(entry));
     }
+    snapshot_foreign(home->index, pool, info.segments);
     history_.record({TraceEntry::SNAPSHOT, home->index, 0, active, nullptr, pool});
   }
-  info.device_traces.resize(devices_.size());
-  if (include_traces) {
-    info.device_traces = history_.traces(devices_.size());
-    info.external_annotations = history_.annotations();
-  }
   return info;
+}
+
+void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t pool, std::vector<SegmentInfo>& segments) {
+  for (const auto& [id, piece] : foreign_.pieces(index)) {
+    if (pool != NO_POOL && id != pool) {
+      continue;
+    }
+    SegmentInfo& segment = segments.emplace_back();
+    segment.device = index;
+    segment.registration_counter = piece.number;
+    segment.address = reinterpret_cast<size_t>(piece.ptr);
+    segment.stream = piece.stream;
+    segment.is_large = piece.bytes > SMALL;
+    segment.owner_private_pool_id = id;
+    BlockInfo& entry = segment.blocks.emplace_back();
+    entry.size = piece.bytes;
+    entry.allocated = entry.active = piece.live;
+    if (piece.live) {
+      if (auto known = books_.find(piece.ptr)) {
+        entry.requested_size = known->requested;
+        entry.context_when_allocated = std::move(known->context);
+      }
+    }
+    segment.total_size = entry.size;
+    segment.requested_size = entry.requested_size;
+    segment.allocated_size = segment.active_size = piece.live ? entry.size : 0;
+  }
 }
 
 void Allocator::recordHistory(
