@@ -18,10 +18,11 @@ FIGURES=${OUT:-$WORK}/figures.jsonl
 PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
-PART2=(replay memcheck sabotage stress pairs frameworks)
+PART2=(replay memcheck sabotage stress pairs)
 PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
+PART6=(frameworks)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -121,7 +122,7 @@ step_pairs() {
   cuda_program benches/gpu/pairs.cu
   figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
 }
-step_frameworks() { figures "benches/gpu/frameworks.py" 200 python3 benches/gpu/frameworks.py --json; }
+step_frameworks() { figures "benches/frameworks/latency.py" 580 python3 benches/frameworks/latency.py --json; }
 
 step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
 
