@@ -2,7 +2,7 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of five parts that fit ten minutes each (part1 to part5)
+#   tests/gpu/run.sh part1            one of the parts that fit ten minutes each (part1 to part8)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
@@ -23,6 +23,8 @@ PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
 PART6=(frameworks)
+PART7=(workloads_training)
+PART8=(workloads_rest)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -123,6 +125,9 @@ step_pairs() {
   figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
 }
 step_frameworks() { figures "benches/frameworks/latency.py" 580 python3 benches/frameworks/latency.py --json; }
+workloads() { run "benches/frameworks/workloads.py: $1" 595 python3 benches/frameworks/workloads.py --all --workload "$1"; }
+step_workloads_training() { workloads text,graph,image; }
+step_workloads_rest() { workloads serve,moe; }
 
 step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
 
@@ -154,13 +159,18 @@ step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cu
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}" "${PART6[@]}" "${PART7[@]}" "${PART8[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
     part3) steps+=("${PART3[@]}") ;;
     part4) steps+=("${PART4[@]}") ;;
     part5) steps+=("${PART5[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}"; exit 0 ;;
+    part6) steps+=("${PART6[@]}") ;;
+    part7) steps+=("${PART7[@]}") ;;
+    part8) steps+=("${PART8[@]}") ;;
+    list)
+      printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}" \
+      "part6: ${PART6[*]}" "part7: ${PART7[*]}" "part8: ${PART8[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac
