@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--allocator", default="", help=f"likewise: {', '.join(ALLOCATORS)}; also forebay-base, bare")
     parser.add_argument("--size", choices=("small", "full"), default="full")
     parser.add_argument("--steps", type=int, help="default: the workload's own, about ten seconds on an H200")
-    parser.add_argument("--seconds", type=float, default=540, help="with --all: start no run after so long (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=500, help="with --all: start no run after so long (%(default)s)")
     parser.add_argument("--interval", type=float, default=2, help="ms between two readings from outside (%(default)s)")
     parser.add_argument("--marked", action="store_true", help=argparse.SUPPRESS)  # somebody measures from outside
     options = parser.parse_args()

@@ -22,7 +22,7 @@ PART2=(replay memcheck sabotage stress pairs)
 PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
-PART6=(frameworks)
+PART6=(frameworks columns)
 PART7=(workloads_training)
 PART8=(workloads_rest)
 
@@ -124,8 +124,8 @@ step_pairs() {
   cuda_program benches/gpu/pairs.cu
   figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
 }
-step_frameworks() { figures "benches/frameworks/latency.py" 580 python3 benches/frameworks/latency.py --json; }
-workloads() { run "benches/frameworks/workloads.py: $1" 595 python3 benches/frameworks/workloads.py --all --workload "$1"; }
+step_frameworks() { figures "benches/frameworks/latency.py" 420 python3 benches/frameworks/latency.py --json --rounds 2; }
+workloads() { run "benches/frameworks/workloads.py: $1" 580 python3 benches/frameworks/workloads.py --all --workload "$1"; }
 step_workloads_training() { workloads text,graph,image; }
 step_workloads_rest() { workloads serve,moe; }
 
@@ -143,6 +143,7 @@ step_python() {
 }
 step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
+step_columns() { run "tests/gpu/torch/columns.py" 240 python3 tests/gpu/torch/columns.py; }
 step_plugins() {
   figures "tests/gpu/plugins/all.py" 400 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
 }
