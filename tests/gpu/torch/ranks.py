@@ -189,14 +189,21 @@ def streams():
 
 
 def graph():
-    """Collectives in a captured graph. NCCL maps the other rank's buffers there by itself (NCCL_GRAPH_REGISTER)."""
-    x = torch.zeros(16 * MIB, device=DEVICE)
+    """Collectives in captured graphs. NCCL maps the other rank's buffers there by itself (NCCL_GRAPH_REGISTER), so their sizes
+    are on both sides of the pool's chunks."""
+    wrong = sum(captured(count) for count in (16 * MIB, MIB, MIB // 16))
+    return {"wrong": wrong, "what": "10 replays of three graphs with three collectives, 64 MiB, 4 MiB and 256 KiB"}
+
+
+def captured(n):
+    """How many values are wrong after replays of a graph with collectives of so many floats."""
+    x = torch.zeros(n, device=DEVICE)
     side = torch.cuda.Stream()
 
     def work():
         y = x * 2
         dist.all_reduce(y)
-        both = torch.empty(2 * x.numel(), device=DEVICE)
+        both = torch.empty(2 * n, device=DEVICE)
         dist.all_gather_into_tensor(both, y + RANK)
         theirs = torch.empty_like(y)
         pair = [dist.P2POp(dist.isend, y + 10 * RANK, OTHER), dist.P2POp(dist.irecv, theirs, OTHER)]
@@ -210,21 +217,20 @@ def graph():
             work()
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
-    captured, wrong = torch.cuda.CUDAGraph(), 0
-    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
+    made, wrong = torch.cuda.CUDAGraph(), 0
+    with torch.cuda.graph(made, capture_error_mode="thread_local"):
         z, both, theirs = work()
     noise = [torch.full((MIB,), 9.0, device=DEVICE) for _ in range(64)]
     for number in range(10):
         x.fill_(float(number + RANK))
-        captured.replay()
+        made.replay()
         total = 2.0 * (2 * number + 1)
-        n = x.numel()
         for tensor, value in ((z, total + 1), (both[:n], total), (both[n:], total + 1), (theirs, total + 10 * OTHER)):
             wrong += int((tensor != value).sum())
     wrong += sum(int((each != 9.0).sum()) for each in noise)
     torch.cuda.synchronize()
-    captured.reset()
-    return {"wrong": wrong, "what": "10 replays of a graph with three collectives of 64 MiB"}
+    made.reset()
+    return wrong
 
 
 def registered(pool, backend):
