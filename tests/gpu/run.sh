@@ -2,7 +2,7 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of seven parts that fit ten minutes each (part1 to part7)
+#   tests/gpu/run.sh part1            one of the parts that fit ten minutes each (part1 to part9)
 #   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
@@ -21,13 +21,19 @@ LOG=${OUT:-$WORK}/gpu.log
 FIGURES=${OUT:-$WORK}/figures.jsonl
 PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
-PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
-PART2=(replay memcheck sabotage stress pairs frameworks)
-PART3=(resources python interchange resource_costs cuda_core plugins)
-PART4=(torch)
-PART5=(torch_compile)
-PART6=(torch_suite cupy_suite)
-PART7=(numba_suite)
+# Each fits ten minutes.
+PARTS=(
+  "conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph"
+  "replay memcheck sabotage stress"
+  "resources python interchange resource_costs cuda_core plugins"
+  "torch"
+  "torch_compile"
+  "frameworks columns"
+  "workloads_training"
+  "workloads_rest"
+  "torch_suite cupy_suite"
+  "numba_suite"
+)
 UPSTREAM=${FOREBAY_UPSTREAM:-.upstream}
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
@@ -139,7 +145,10 @@ step_pairs() {
   cuda_program benches/gpu/pairs.cu
   figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
 }
-step_frameworks() { figures "benches/gpu/frameworks.py" 200 python3 benches/gpu/frameworks.py --json; }
+step_frameworks() { figures "benches/frameworks/latency.py" 420 python3 benches/frameworks/latency.py --json --rounds 2; }
+workloads() { run "benches/frameworks/workloads.py: $1" 580 python3 benches/frameworks/workloads.py --all --workload "$1"; }
+step_workloads_training() { workloads text,graph,image; }
+step_workloads_rest() { workloads serve,moe; }
 
 step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
 
@@ -155,6 +164,7 @@ step_python() {
 }
 step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
+step_columns() { run "tests/gpu/torch/columns.py" 240 python3 tests/gpu/torch/columns.py; }
 step_plugins() {
   figures "tests/gpu/plugins/all.py" 400 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
 }
@@ -181,16 +191,12 @@ step_numba_suite() {
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}" "${PART6[@]}" "${PART7[@]}") ;;
-    part1) steps+=("${PART1[@]}") ;;
-    part2) steps+=("${PART2[@]}") ;;
-    part3) steps+=("${PART3[@]}") ;;
-    part4) steps+=("${PART4[@]}") ;;
-    part5) steps+=("${PART5[@]}") ;;
-    part6) steps+=("${PART6[@]}") ;;
-    part7) steps+=("${PART7[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}" "part6: ${PART6[*]}" \
-            "part7: ${PART7[*]}"; exit 0 ;;
+    all) read -ra more <<<"${PARTS[*]}"; steps+=("${more[@]}") ;;
+    part[1-9] | part1[0-9])
+      number=${word#part}
+      [ "$number" -le ${#PARTS[@]} ] || { echo "no $word; there are part1 to part${#PARTS[@]}" >&2; exit 2; }
+      read -ra more <<<"${PARTS[number - 1]}"; steps+=("${more[@]}") ;;
+    list) for number in "${!PARTS[@]}"; do echo "part$((number + 1)): ${PARTS[number]}"; done; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac

@@ -30,6 +30,7 @@ PROGRAMS = {
     "training": (240, "adapter base"),
     "compile": (600, "adapter"),
     "two_gpus": (120, "adapter"),
+    "distributed": (280, "adapter"),
 }
 
 
