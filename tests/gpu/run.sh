@@ -2,8 +2,8 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of five parts that fit ten minutes each (part1 to part5)
-#   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
+#   tests/gpu/run.sh part1            one of six parts that fit ten minutes each (part1 to part6)
+#   tests/gpu/run.sh stress peers     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
 # OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed`.
@@ -18,10 +18,11 @@ FIGURES=${OUT:-$WORK}/figures.jsonl
 PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 PART1=(conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph)
-PART2=(replay memcheck sabotage stress pairs frameworks)
+PART2=(replay memcheck sabotage stress frameworks)
 PART3=(resources python interchange resource_costs cuda_core plugins)
 PART4=(torch)
 PART5=(torch_compile)
+PART6=(peers)
 
 export FOREBAY_DRIVER=cuda FOREBAY_TEST_DRIVER=cuda
 export FOREBAY_LIBRARY="$PWD/$BIN/libforebay.so" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -117,10 +118,8 @@ step_sabotage() {
   run "stress notices a broken rule" 60 "$WORK/stress" 10 8 2 --sabotage
 }
 
-step_pairs() {
-  cuda_program benches/gpu/pairs.cu
-  figures "benches/gpu/pairs" 120 "$WORK/pairs" --json
-}
+# RMM is compared where its packages are, traces are replayed where FOREBAY_TRACES names their folder.
+step_peers() { run "benches/peers" 280 python3 benches/peers/run.py --out "${OUT:-$WORK}"; }
 step_frameworks() { figures "benches/gpu/frameworks.py" 200 python3 benches/gpu/frameworks.py --json; }
 
 step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
@@ -153,13 +152,14 @@ step_cuda_core() { figures "benches/gpu/cuda_core.py" 200 python3 benches/gpu/cu
 steps=()
 for word in "${@:-all}"; do
   case $word in
-    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}") ;;
+    all) steps+=("${PART1[@]}" "${PART2[@]}" "${PART3[@]}" "${PART4[@]}" "${PART5[@]}" "${PART6[@]}") ;;
     part1) steps+=("${PART1[@]}") ;;
     part2) steps+=("${PART2[@]}") ;;
     part3) steps+=("${PART3[@]}") ;;
     part4) steps+=("${PART4[@]}") ;;
     part5) steps+=("${PART5[@]}") ;;
-    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}"; exit 0 ;;
+    part6) steps+=("${PART6[@]}") ;;
+    list) printf '%s\n' "part1: ${PART1[*]}" "part2: ${PART2[*]}" "part3: ${PART3[*]}" "part4: ${PART4[*]}" "part5: ${PART5[*]}" "part6: ${PART6[*]}"; exit 0 ;;
     *) declare -F "step_$word" >/dev/null || { echo "no step $word; try: $0 list" >&2; exit 2; }
        steps+=("$word") ;;
   esac
