@@ -41,7 +41,7 @@ fn bad_frees_are_errors() {
 #[test]
 fn every_example_is_valid_python() {
     let cache = scratch("pycache");
-    for folder in [FOLDER, "benches/gpu", "tests/gpu"] {
+    for folder in [FOLDER, "benches/gpu", "benches/peers", "tests/gpu"] {
         for source in files(folder, "py") {
             run(Command::new("python3").args(["-m", "py_compile"]).arg(&source).env("PYTHONPYCACHEPREFIX", &cache));
         }

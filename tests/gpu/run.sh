@@ -2,13 +2,13 @@
 # Everything that needs a GPU, given what tests/gpu/pack.sh built:
 #
 #   tests/gpu/run.sh                  every step
-#   tests/gpu/run.sh part1            one of the parts that fit ten minutes each (part1 to part9)
-#   tests/gpu/run.sh stress pairs     single steps; `tests/gpu/run.sh list` names them
+#   tests/gpu/run.sh part1            one of the parts that fit ten minutes each (part1 to part11)
+#   tests/gpu/run.sh stress peers     single steps; `tests/gpu/run.sh list` names them
 #
 # Needs nvcc, a C compiler and a Python with PyTorch, CuPy, Numba, cuda.core and NumPy. Each step's output goes to the screen and, where
 # OUT is set, to $OUT/gpu.log; the figures as JSON lines to $OUT/figures.jsonl. Ends with `N passed, N failed, N skipped`.
 #
-# part6 and part7 run tests of the frameworks themselves; what their wheels lack is looked for in $FOREBAY_UPSTREAM (.upstream): torch/ with
+# The *_suite steps run tests of the frameworks themselves; what their wheels lack is looked for in $FOREBAY_UPSTREAM (.upstream): torch/ with
 # test_cuda.py and test_cuda_trace.py of PyTorch's source, site/ with expecttest, cupy/tests of CuPy's source. Without it they are
 # skipped.
 set -uo pipefail
@@ -33,6 +33,7 @@ PARTS=(
   "workloads_rest"
   "torch_suite cupy_suite"
   "numba_suite"
+  "peers"
 )
 UPSTREAM=${FOREBAY_UPSTREAM:-.upstream}
 

@@ -1,0 +1,78 @@
+// Several threads: each on a stream of its own, and all on one. Beside them, in turn, the same loop over work that shares
+// nothing: how far the cores of this machine scale at all.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "../harness/clock.h"
+#include "../harness/contender.h"
+#include "../harness/report.h"
+#include "../harness/stream.h"
+#include "../harness/team.h"
+
+namespace peers {
+
+inline constexpr int kBatch = 16;
+inline constexpr std::size_t batch_bytes(int i) { return std::size_t{256} << (i % 9); }
+
+// About as much work as a hit, on registers only.
+struct Alone {
+  static void *spin(std::size_t seed) {
+    for (int i = 0; i < 16; i++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      __asm__ volatile("" : "+r"(seed));
+    }
+    return reinterpret_cast<void *>(seed);
+  }
+  static void *take(std::size_t bytes, cudaStream_t) { return spin(bytes); }
+  static void give(void *p, std::size_t, cudaStream_t) { spin(reinterpret_cast<std::size_t>(p)); }
+};
+
+// Million pairs per second of all threads: 16 blocks of 256 B to 64 KiB allocated, then freed.
+template <class Who, class StreamOf>
+double batches_rate(int threads, StreamOf stream_of) {
+  return team_rate(threads, [&](int t) {
+    return [stream = cudaStream_t(stream_of(t))] {
+      void *blocks[kBatch];
+      for (int i = 0; i < kBatch; i++) blocks[i] = Who::take(batch_bytes(i), stream);
+      for (int i = 0; i < kBatch; i++) Who::give(blocks[i], batch_bytes(i), stream);
+      return kBatch;
+    };
+  });
+}
+
+template <class Contender>
+void threads(Report &report) {
+  constexpr int kCounts[] = {1, 2, 4, 8, 16};
+  Contender::fresh(Room::kPreset);
+  auto streams = make_streams<Contender>(16);
+  auto own = [&](int t) -> cudaStream_t { return *streams[t]; };
+  auto shared = [&](int) -> cudaStream_t { return *streams[0]; };
+  std::map<int, std::vector<double>> each, together, alone;
+  std::string trouble;
+  for (int repeat = 0; repeat < settings().team_repeats && trouble.empty(); repeat++) {
+    try {
+      for (int count : kCounts) {
+        each[count].push_back(batches_rate<Contender>(count, own));
+        alone[count].push_back(batches_rate<Alone>(count, own));
+        together[count].push_back(batches_rate<Contender>(count, shared));
+      }
+    } catch (const std::exception &error) {
+      trouble = error.what();
+    }
+  }
+  auto row = [&](const std::string &name, std::map<int, std::vector<double>> &rates, int count) {
+    std::string text = std::to_string(count) + (count == 1 ? " thread, " : " threads, ") + name;
+    if (trouble.empty()) {
+      report.figure(text, "M pairs/s", median(rates[count]));
+    } else {
+      report.cannot(text, trouble);
+    }
+  };
+  for (int count : kCounts) row("own stream each", each, count);
+  for (int count : kCounts) row("no allocator", alone, count);
+  for (int count : kCounts) row("one stream", together, count);
+}
+
+}  // namespace peers
