@@ -48,6 +48,12 @@ impl Plan {
         self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
     }
 
+    /// Chunks that it moves.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
+    }
+
     /// A segment's plan with no page more than its block needs; `None` if it has none more.
     #[must_use]
     pub fn tight(&self, page_grains: u64) -> Option<Self> {
@@ -86,13 +92,25 @@ impl Arena {
             return self.plan_segment(grains);
         }
         let (least, roomiest) = self.windows(owner, grains);
-        let plan = self.fill(owner, grains, least?);
+        let least = least?;
+        let plan = self.fill(grains, least, self.stealable(owner, least, grains));
         if plan.new_pages() == 0 {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
-        let spacious = self.fill(owner, grains, roomiest?);
+        let roomiest = roomiest?;
+        let spacious = self.fill(grains, roomiest, self.stealable(owner, roomiest, grains));
         Some(if spacious.new_pages() < plan.new_pages() { spacious } else { plan })
+    }
+
+    /// The same with new memory alone: nothing moves.
+    #[must_use]
+    pub fn plan_new(&self, owner: Owner, grains: u64) -> Option<Plan> {
+        if !self.options.movable {
+            return self.plan_segment(grains);
+        }
+        let (least, _) = self.windows(owner, grains);
+        Some(self.fill(grains, least?, Vec::new()))
     }
 
     /// A segment of its own, a page away from its neighbour so that blocks never span two segments.
@@ -224,10 +242,9 @@ impl Arena {
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, owner: Owner, grains: u64, window: Window) -> Plan {
+    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>) -> Plan {
         let end = window.start + grains;
         let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
-        let mut stock = self.stealable(owner, window, grains);
         for gap in self.gaps(window, end) {
             self.fill_gap(gap, &mut stock, &mut plan);
         }

@@ -1,7 +1,5 @@
 //! Time per call of the C functions, warm. `cargo bench -p forebay-benches --bench calls`
 
-#![expect(missing_docs, reason = "the macros make public items")]
-
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

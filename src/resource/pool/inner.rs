@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::export::OnFree;
 use super::fence::Fence;
+use super::moves::Moves;
 use super::private::Private;
 use super::stream::Stream;
 use crate::driver::Physical;
@@ -35,6 +37,8 @@ pub(super) struct Inner {
     pub prepared: Vec<(Physical, u64)>,
     /// Physical memory that is unmapped but that the driver refused to take back.
     pub orphans: Vec<(Physical, u64)>,
+    /// What may still go into moving chunks.
+    pub moves: Moves,
     pub figures: Figures,
 }
 
@@ -93,6 +97,7 @@ impl Inner {
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
+            moves: Moves::new(Instant::now()),
             figures: Figures::default(),
         }
     }

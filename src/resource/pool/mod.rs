@@ -15,6 +15,7 @@ mod fence;
 mod hit;
 mod inner;
 mod limits;
+mod moves;
 mod options;
 mod peak;
 mod peers;

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
+use super::moves::Moves;
 use super::stream::Stream;
 use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::pool::{Fill, IDLE, Owner, Plan, Source};
@@ -85,13 +87,13 @@ impl DevicePool {
         // Its own memory is as good as idle to a stream, but not to the host.
         self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
         let mut prepared = false;
+        let begun = Instant::now();
+        let mut may_move = inner.moves.allowed(begun);
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
             }
-            let epoch = asker.epoch(&mut inner);
-            inner.arena.complete_chunks(asker.owner, epoch);
-            let Some(mut plan) = inner.arena.plan(asker.owner, grains) else {
+            let Some(mut plan) = self.plan(&mut inner, asker, grains, may_move) else {
                 return Ok(Err(Shortage::Addresses));
             };
             if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
@@ -100,6 +102,10 @@ impl DevicePool {
             let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
+            if !may_move && (over > 0 || !Moves::may_grow(held + new_bytes, inner.arena.live_grains() * GRAIN)) {
+                may_move = true;
+                continue;
+            }
             let thrifty =
                 new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.backing.total / FREE_GROWTH;
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
@@ -124,15 +130,32 @@ impl DevicePool {
                 continue;
             }
             match self.carry_out(&mut inner, &plan, asker) {
-                Ok(()) => return Ok(Ok(plan.start)),
+                Ok(()) => {
+                    if plan.moves() > 0 {
+                        inner.moves.took(begun.elapsed());
+                    }
+                    return Ok(Ok(plan.start));
+                }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                    if !self.borrow(&mut inner, asker, grains, 0) {
+                    if !may_move {
+                        may_move = true;
+                    } else if !self.borrow(&mut inner, asker, grains, 0) {
                         return Ok(Err(Shortage::Device(error)));
                     }
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// How to make room: with as little new memory as can be, or without moving anything.
+    fn plan(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, may_move: bool) -> Option<Plan> {
+        if !may_move {
+            return inner.arena.plan_new(asker.owner, grains);
+        }
+        let epoch = asker.epoch(inner);
+        inner.arena.complete_chunks(asker.owner, epoch);
+        inner.arena.plan(asker.owner, grains)
     }
 
     /// By how many bytes a plan would exceed the limit.
@@ -213,7 +236,7 @@ impl DevicePool {
         if self.segments.is_some() {
             return self.carry_out_segment(inner, plan, asker);
         }
-        let steals = plan.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64;
+        let steals = plan.moves();
         // Raised before anything moves: the old places stay mapped until it has passed.
         let fence = match steals {
             0 => None,
