@@ -1020,6 +1020,14 @@ enum forebay_status forebay_private_release(struct forebay_pool *pool,
                                             int32_t device,
                                             uint64_t id);
 
+// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
+// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
+// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
+// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+enum forebay_status forebay_release_captures(struct forebay_pool *pool,
+                                             int32_t device,
+                                             uint64_t *captures);
+
 // Frees the object. The resource itself lives as long as other objects and open buffers refer to it; a pool that it
 // owns ends with it. NULL is fine.
 void forebay_resource_destroy(struct forebay_resource *resource);

@@ -56,7 +56,8 @@ pub(super) trait Target {
 impl Target for Pool {
     #[inline]
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
-        Ok(self.malloc(bytes, device, stream, ForebayFramework::Cupy as u8)?)
+        // CuPy captures graphs and tells no allocator.
+        Ok(self.malloc_also_captured(bytes, device, stream, ForebayFramework::Cupy as u8)?)
     }
 
     #[inline]

@@ -59,3 +59,28 @@ pub unsafe extern "C" fn forebay_private_release(pool: *mut ForebayPool, device:
         Ok(pool.private_release(device, own_private_id(id))?)
     })
 }
+
+/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
+/// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
+/// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
+/// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `captures` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_release_captures(
+    pool: *mut ForebayPool,
+    device: i32,
+    captures: *mut u64,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        let released = pool.release_captures(device)?;
+        if !captures.is_null() {
+            // SAFETY: not NULL, and writable as the caller promises.
+            unsafe { captures.write(released) };
+        }
+        Ok(())
+    })
+}

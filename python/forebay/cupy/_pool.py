@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Callable, Optional
 
 from .. import _library
+from .._errors import check
 from .._frameworks import raw
 from .._pool import Pool
 from ._connect import connect, device_of_now, limit_of, memory
@@ -42,6 +44,17 @@ class MemoryPool:
     def free_all_blocks(self, stream: Any = None) -> None:
         """Gives all free memory back to the driver. Waits for work that still uses freed memory, of any stream."""
         self._pool.trim(0, device_of_now())
+
+    def release_captures(self) -> int:
+        """Gives back the memory of graphs that CuPy captured on the current device; answers how many captures that were.
+
+        What is allocated while a stream is being captured stays with that capture, so that its graph can be launched at any
+        time, and nobody says when the graph is destroyed. Call this when those graphs will not be launched again and none
+        is being captured. Arrays made during a capture stay valid and go back when they are freed.
+        """
+        released = ctypes.c_uint64()
+        check(_library.forebay_release_captures(self._pool._handle, device_of_now(), ctypes.byref(released)))
+        return released.value
 
     def n_free_blocks(self) -> int:
         """How many free blocks there are."""

@@ -9,6 +9,7 @@
 //! `shared` holds the one pool of the process that every framework uses.
 
 mod backing;
+mod captured;
 mod device;
 mod export;
 mod fence;

@@ -179,7 +179,7 @@ impl Pool {
     }
 
     /// How many grains a request needs, if it can be made here at all.
-    fn grains(&self, bytes: u64, device: i32) -> Result<u64> {
+    pub(super) fn grains(&self, bytes: u64, device: i32) -> Result<u64> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }

@@ -36,6 +36,11 @@ pub(super) struct Private {
 }
 
 impl Private {
+    /// One whose capture nobody will end.
+    pub fn never_ending() -> Self {
+        Self { active: 1, references: 1, ..Self::default() }
+    }
+
     /// Blocks that wait for the capture's end.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
         self.held.iter().map(|&(start, _)| start)
@@ -267,6 +272,17 @@ impl DevicePool {
 pub const fn own_private_id(id: u64) -> u128 {
     (u64::MAX as u128) << 64 | id as u128
 }
+
+/// The id of the private pool of a capture, by the driver's number of it. Apart from the others in the same way.
+pub(super) const fn captured_id(number: u64) -> u128 {
+    CAPTURED << 64 | number as u128
+}
+
+pub(super) const fn is_captured(id: u128) -> bool {
+    id >> 64 == CAPTURED
+}
+
+const CAPTURED: u128 = u64::MAX as u128 - 1;
 
 pub(super) fn unknown(id: u128) -> Error {
     let (first, second) = ((id >> 64) as u64, id as u64);
