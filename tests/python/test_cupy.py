@@ -102,11 +102,11 @@ class Hooks(WithoutGpu):
         self.assertIsInstance(reported.call_args[0][0].exc_value, KeyError)
 
     def test_hooks_of_a_pool_on_the_drivers(self):
-        home = _async_pool._home(0, "default")
+        pool = forebay.cupy.MemoryAsyncPool("default")
         with Log() as hook:
-            block = self.new(1024, home.handle, hooks("forebay_cupy_pool"))
+            block = self.new(1000, pool._param, hooks("forebay_cupy_pools"))
             address = block.ptr
-            self.assertGreaterEqual(home.resource.attributes.used_mem_current, 1024)
+            self.assertGreaterEqual(pool._homes[0].resource.attributes.used_mem_current, 1024)
             del block
         freed = dict(hook.log)["free_postprocess"]
         self.assertEqual((freed["mem_ptr"], freed["mem_size"]), (address, 1024))
@@ -142,16 +142,15 @@ class Pools(WithoutGpu):
 
     def test_the_drivers_pools_have_limits_here(self):
         pool = forebay.cupy.MemoryAsyncPool("default")
-        home = pool._homes[0]
         self.addCleanup(pool.set_limit)
         pool.set_limit(size=pool.used_bytes() + 4096)
         self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
-        block = self.new(4096, home.handle, hooks("forebay_cupy_pool"))
+        block = self.new(4096, pool._param, hooks("forebay_cupy_pools"))
         with self.refused(memory.OutOfMemoryError, "limit"):
-            self.new(512, home.handle, hooks("forebay_cupy_pool"))
+            self.new(512, pool._param, hooks("forebay_cupy_pools"))
         del block
         with self.refused(RuntimeError, "device"):
-            memory.CFunctionAllocatorMemory(512, home.handle, *hooks("forebay_cupy_pool"), 1)
+            memory.CFunctionAllocatorMemory(512, pool._param, *hooks("forebay_cupy_pools"), 1)
 
     def test_handles_of_pools_are_checked(self):
         for handles, kind, word in (

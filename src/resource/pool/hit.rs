@@ -130,13 +130,7 @@ impl Pool {
     /// Serves a request from the front cache, if it is as simple as that: no driver call, and no lock under which anybody
     /// waits for the GPU or calls back.
     #[inline]
-    pub(in crate::resource) fn malloc_hit(
-        &self,
-        bytes: u64,
-        device: i32,
-        handle: StreamHandle,
-        tag: u8,
-    ) -> Option<Address> {
+    pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let handle = handle.canonical();
         let fits =
             |shortcut: &Shortcut| shortcut.handle == handle && shortcut.pool == self.id() && shortcut.device == device;
@@ -160,7 +154,7 @@ impl Pool {
 
     /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
     #[inline]
-    pub(in crate::resource) fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
+    pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
         let handle = handle.canonical();
         let fits = |shortcut: &Shortcut| {
             // SAFETY: as in `with`.
