@@ -28,5 +28,5 @@ def connect(
     as_size: Callable[[Any], int],
     as_pointer: Callable[[Any], int],
     failure: Callable[[int], Exception],
-    vectorcall: int,
+    vectorcall: Sequence[int],
 ) -> None: ...

@@ -107,10 +107,11 @@ if not TYPE_CHECKING:
         from ._plain_pinned import PinnedBase, PinnedBlock
 
 
-def _vectorcall() -> int:
-    """The address of a C function of the interpreter's that its stable ABI has from 3.12 on only; 0 where there is none."""
-    function = getattr(ctypes.pythonapi, "PyObject_Vectorcall", None)
-    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
+def _vectorcall() -> list[int]:
+    """Addresses of two C functions of the interpreter's that its stable ABI has from 3.12 on only; 0 where there is none."""
+    names = "PyObject_Vectorcall", "PyObject_VectorcallMethod"
+    functions = [getattr(ctypes.pythonapi, name, None) for name in names]
+    return [0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
 
 
 def connect(buffer: type[Buffer]) -> None:

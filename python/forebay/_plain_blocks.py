@@ -108,6 +108,8 @@ class CoreBase:
         ValueError
             If the pool gave no such memory.
         """
-        status = _free(self._raw, ptr if type(ptr) is int else as_pointer(ptr), self._queue(stream))
+        if type(ptr) is not int or not 0 <= ptr <= MAX_SIZE:
+            ptr = as_pointer(ptr)
+        status = _free(self._raw, ptr, self._queue(stream))
         if status:
             check(status)

@@ -101,6 +101,15 @@ class Hooks(WithoutGpu):
             del block
         self.assertIsInstance(reported.call_args[0][0].exc_value, KeyError)
 
+    def test_a_thread_whose_hooks_are_gone_pays_for_none(self):
+        with mock.patch.object(memory_hook, "get_memory_hooks", wraps=memory_hook.get_memory_hooks) as asked:
+            with Log():
+                self.new(4096)
+            self.assertEqual(asked.call_count, 4)  # before and after the allocation and the free
+            asked.reset_mock()
+            self.new(4096)
+        asked.assert_not_called()
+
     def test_hooks_of_a_pool_on_the_drivers(self):
         pool = forebay.cupy.MemoryAsyncPool("default")
         with Log() as hook:
@@ -162,9 +171,19 @@ class Pools(WithoutGpu):
             with self.subTest(handles), self.refused(kind, word):
                 forebay.cupy.MemoryAsyncPool(handles)
         one = forebay.cupy.MemoryAsyncPool()
+        self.assertEqual(type(one.malloc.__self__).__module__, "cupy.cuda.memory", "no Python is in between")
+        self.assertGreater(one._homes[0].resource.attributes.release_threshold, 0)
         self.assertTrue(one == one and one != forebay.cupy.MemoryAsyncPool())
         with self.assertRaises(TypeError):
             one < one  # noqa: B015  (it is to raise)
+
+    def test_a_derived_pool_has_its_own_malloc(self):
+        class Derived(forebay.cupy.MemoryAsyncPool):
+            def malloc(self, size):
+                return size, self._param
+
+        pool = Derived("default")
+        self.assertEqual(pool.malloc(5), (5, forebay.cupy.MemoryAsyncPool("default")._param))
 
     def test_the_environments_limit(self):
         self.addCleanup(forebay.cupy.MemoryAsyncPool("default").set_limit)

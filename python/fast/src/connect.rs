@@ -41,13 +41,20 @@ type MallocReady =
     unsafe extern "C" fn(pool: Object, bytes: u64, device: i32, stream: *mut c_void, out: *mut *mut c_void) -> u32;
 type Free = unsafe extern "C" fn(pool: Object, ptr: *mut c_void, stream: *mut c_void) -> u32;
 type FreeBehindEverything = unsafe extern "C" fn(pool: Object, ptr: *mut c_void) -> u32;
-/// CPython's `PyObject_Vectorcall`, which its stable ABI has only from 3.12 on; exported, and the same, since 3.11.
+/// CPython's `PyObject_Vectorcall`, and `PyObject_VectorcallMethod` with a method's name in its place. The stable ABI has them
+/// only from 3.12 on; they are exported, and the same, since 3.11.
 pub type Vectorcall = unsafe extern "C" fn(
     callable: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     count: usize,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
+
+/// Both; the interpreters that have one have the other.
+pub struct Vectorcalls {
+    pub function: Vectorcall,
+    pub method: Vectorcall,
+}
 
 type Allocate = unsafe extern "C" fn(resource: Object, bytes: u64, stream: *mut c_void, out: *mut Object) -> u32;
 type Close = unsafe extern "C" fn(buffer: Object) -> u32;
@@ -87,7 +94,7 @@ pub struct Package {
     new: ffi::newfunc,
     nothing: Py<PyTuple>,
     /// `None` where this interpreter does not export it.
-    pub vectorcall: Option<Vectorcall>,
+    pub vectorcall: Option<Vectorcalls>,
 }
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
@@ -143,7 +150,8 @@ pub fn is_connected(py: Python<'_>) -> bool {
     PACKAGE.get(py).is_some()
 }
 
-/// Hands over the addresses of `FUNCTIONS`, the package's parts, and the address of `PyObject_Vectorcall`, 0 for none.
+/// Hands over the addresses of `FUNCTIONS`, the package's parts, and the addresses of `PyObject_Vectorcall` and
+/// `PyObject_VectorcallMethod`, 0 for none.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "called once, with each part by its name")]
 pub fn connect(
@@ -155,7 +163,7 @@ pub fn connect(
     as_size: Py<PyAny>,
     as_pointer: Py<PyAny>,
     failure: Py<PyAny>,
-    vectorcall: usize,
+    vectorcall: [usize; 2],
 ) -> PyResult<()> {
     if addresses.contains(&0) {
         return Err(PyValueError::new_err(format!(
@@ -187,7 +195,8 @@ pub fn connect(
             free_behind_everything: std::mem::transmute::<usize, FreeBehindEverything>(free_behind_everything),
         };
         let slot = ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_new);
-        let vectorcall = std::mem::transmute::<usize, Option<Vectorcall>>(vectorcall);
+        let [function, method] = vectorcall.map(|address| std::mem::transmute::<usize, Option<Vectorcall>>(address));
+        let vectorcall = function.zip(method).map(|(function, method)| Vectorcalls { function, method });
         (library, std::mem::transmute::<*mut c_void, ffi::newfunc>(slot), vectorcall)
     };
     let nothing = PyTuple::empty(py).unbind();

@@ -2,16 +2,16 @@
 
 use std::ptr;
 
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyTuple};
 
 use crate::blocks;
 use crate::cell::Field;
 use crate::connect::{Package, package};
-use crate::stream::by_protocol;
 
 /// `FOREBAY_FRAMEWORK_CUDA_CORE`.
 const CUDA_CORE: u32 = 4;
@@ -88,7 +88,8 @@ impl CoreBase {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this, package) = (slf.py(), slf.get(), package(slf.py())?);
         let bytes = package.size(size)?;
-        let (calls, queue) = this.queue(stream)?;
+        let size = if size.is_exact_instance_of::<PyInt>() { size } else { &bytes.into_pyobject(py)?.into_any() };
+        let (calls, queue) = this.queue(package, stream)?;
         let (pool, device, library) = (this.pool.get(py), this.device.get(py), &package.library);
         let taken = if this.on_host.get(py) {
             blocks::take_ready(py, library, pool, bytes, device)
@@ -96,10 +97,10 @@ impl CoreBase {
             blocks::take(py, library, pool, CUDA_CORE, bytes, device, queue)
         };
         let address = taken.map_err(|status| package.failed(py, status))?;
-        let made = buffer(package, calls.get(), address, bytes, slf, stream);
+        let made = buffer(package, calls.get(), address, size, slf, stream);
         made.inspect_err(|error| {
             // No stream of cuda.core's. Whatever fails later ends a buffer that has the memory already.
-            if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {
+            if error.is_instance_of::<PyTypeError>(py) {
                 let _ = blocks::give(py, library, pool, address, queue);
             }
         })
@@ -121,7 +122,7 @@ impl CoreBase {
         let _ = size;
         let (py, this, package) = (slf.py(), slf.get(), package(slf.py())?);
         let address = package.pointer(ptr)?;
-        let (_, queue) = this.queue(stream)?;
+        let (_, queue) = this.queue(package, stream)?;
         match blocks::give(py, &package.library, this.pool.get(py), address, queue) {
             0 => Ok(()),
             status => Err(package.failed(py, status)),
@@ -140,11 +141,11 @@ impl CoreBase {
 
 impl CoreBase {
     /// The CUstream of what cuda.core calls a stream.
-    fn queue(&self, stream: &Bound<'_, PyAny>) -> PyResult<(Py<Calls>, u64)> {
+    fn queue(&self, package: &Package, stream: &Bound<'_, PyAny>) -> PyResult<(Py<Calls>, u64)> {
         let py = stream.py();
-        let missing = || pyo3::exceptions::PyRuntimeError::new_err("the memory resource was not initialized");
+        let missing = || PyRuntimeError::new_err("the memory resource was not initialized");
         let calls = self.calls.share(py).ok_or_else(missing)?;
-        let queue = match by_protocol(stream)? {
+        let queue = match plain_queue(package, stream)? {
             Some(queue) => queue,
             None => calls.get().handle.bind(py).call1((stream,))?.extract()?,
         };
@@ -152,32 +153,58 @@ impl CoreBase {
     }
 }
 
-/// `from_handle(address, bytes, resource, stream=stream)`.
+/// What a call's count of arguments has besides: the place in front of the first one is free for the callee to use.
+const FREE_PLACE: usize = 1 << (usize::BITS - 1);
+
+/// The handle in what `stream.__cuda_stream__()` answers; `None` for what has no such method.
+fn plain_queue(package: &Package, stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let py = stream.py();
+    let name = intern!(py, "__cuda_stream__");
+    let answer = match &package.vectorcall {
+        None => stream.call_method0(name),
+        // SAFETY: the method's name, and its object as the only argument behind a free place; the answer is a new reference,
+        // or NULL with an exception.
+        Some(vectorcall) => unsafe {
+            let arguments = [ptr::null_mut(), stream.as_ptr()];
+            let from = arguments.as_ptr().add(1);
+            Bound::from_owned_ptr_or_err(py, (vectorcall.method)(name.as_ptr(), from, 1 | FREE_PLACE, ptr::null_mut()))
+        },
+    };
+    match answer {
+        Ok(answer) => match answer.cast_exact::<PyTuple>() {
+            Ok(answer) if answer.len() == 2 => Ok(answer.get_borrowed_item(1)?.extract().ok()),
+            _ => Ok(None),
+        },
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `from_handle(address, size, resource, stream=stream)`.
 fn buffer<'py>(
     package: &Package,
     calls: &Calls,
     address: usize,
-    bytes: u64,
+    size: &Bound<'py, PyAny>,
     resource: &Bound<'py, CoreBase>,
     stream: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static NAMES: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let py = resource.py();
-    let (address, bytes) = (address.into_pyobject(py)?, bytes.into_pyobject(py)?);
+    let address = address.into_pyobject(py)?;
     let from_handle = calls.from_handle.bind(py);
-    let Some(vectorcall) = package.vectorcall else {
+    let Some(vectorcall) = &package.vectorcall else {
         let named = PyDict::new(py);
         named.set_item(intern!(py, "stream"), stream)?;
-        return from_handle.call((address, bytes, resource), Some(&named));
+        return from_handle.call((address, size, resource), Some(&named));
     };
     let names = NAMES.get_or_try_init(py, || PyTuple::new(py, [intern!(py, "stream")]).map(Bound::unbind))?.bind(py);
-    // The free place in front is what the flag in the count offers to the callee.
-    let arguments = [ptr::null_mut(), address.as_ptr(), bytes.as_ptr(), resource.as_ptr(), stream.as_ptr()];
-    let offset = 1 << (usize::BITS - 1);
+    let arguments = [ptr::null_mut(), address.as_ptr(), size.as_ptr(), resource.as_ptr(), stream.as_ptr()];
     // SAFETY: every argument lives through the call; three by position, one by its name; the answer is a new reference, or
     // NULL with an exception.
     unsafe {
-        let made = vectorcall(from_handle.as_ptr(), arguments.as_ptr().add(1), 3 | offset, names.as_ptr());
+        let from = arguments.as_ptr().add(1);
+        let made = (vectorcall.function)(from_handle.as_ptr(), from, 3 | FREE_PLACE, names.as_ptr());
         Bound::from_owned_ptr_or_err(py, made)
     }
 }

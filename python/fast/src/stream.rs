@@ -30,7 +30,7 @@ pub fn resolve(package: &Package, stream: &Bound<'_, PyAny>) -> PyResult<Resolve
 }
 
 /// The handle that `__cuda_stream__()` gives, if it is what the protocol asks for.
-pub fn by_protocol(stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+fn by_protocol(stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let Some(protocol) = stream.getattr_opt(intern!(stream.py(), "__cuda_stream__"))? else { return Ok(None) };
     if !protocol.is_callable() {
         return Ok(None);
