@@ -1031,6 +1031,11 @@ enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
                                         uint64_t *free_bytes,
                                         uint64_t *total_bytes);
 
+// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
+// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
+// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+void forebay_pool_capsule_delete(void *capsule);
+
 // From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
 // before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
 // was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private

@@ -38,7 +38,7 @@ def pinned_pool() -> Pool:
     """The pool of pinned memory that the plug-ins share. Made on first use; it stays, since frameworks free late."""
     global _pinned
     if _pinned is None:
-        _pinned = Pool(pinned=True)
+        _pinned = Pool(pinned=True)._stay()
     return _pinned
 
 
@@ -52,4 +52,4 @@ def raw(pool: Pool) -> int:
     """
     if not isinstance(pool, Pool):
         raise TypeError(f"pool is a {type(pool).__name__}: it must be a forebay.Pool, or None for the shared one")
-    return pool._handle or 0
+    return pool._handle

@@ -53,16 +53,23 @@ class CoreBase:
     """A memory resource of cuda.core's on a pool, with the two calls that are made for every piece of memory."""
 
     _raw: int
+    _keep: object
     _device: int
     _host: bool
     _from_handle: Callable[..., Any]
     _queue: Callable[[Any], int]
 
     def _connect(
-        self, pool: int, device: int, on_host: bool, from_handle: Callable[..., Any], handle: Callable[[Any], int]
+        self,
+        pool: int,
+        keep: object,
+        device: int,
+        on_host: bool,
+        from_handle: Callable[..., Any],
+        handle: Callable[[Any], int],
     ) -> None:
-        """Says what to allocate from, how cuda.core makes a buffer, and who knows the handle of an unusual stream."""
-        self._raw, self._device, self._host = pool, device, on_host
+        """Says what to allocate from, what keeps that, how cuda.core makes a buffer, and who knows an unusual stream's handle."""
+        self._raw, self._keep, self._device, self._host = pool, keep, device, on_host
         self._from_handle, self._queue = from_handle, handle
 
     def allocate(self, size: int, *, stream: Any) -> Any:

@@ -93,7 +93,7 @@ class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
         pool_of_library, self._device = raw(self._pool), as_device(device_id)
         probe(pool_of_library)
         self._on_host = PoolMemoryResource(self._device, self._pool).is_host_accessible
-        self._connect(pool_of_library, self._device, self._on_host, _from_handle, _handle)
+        self._connect(pool_of_library, self._pool._capsule, self._device, self._on_host, _from_handle, _handle)
         if not self._on_host:
             pressure.start(pool)
 

@@ -59,6 +59,23 @@ pub(super) unsafe fn capsule(capsule: Object, name: &CStr) -> Object {
     }
 }
 
+/// Works with Python's lock given up. pre: the calling thread holds it.
+pub(super) fn without_lock(work: impl FnOnce()) {
+    type Save = unsafe extern "C" fn() -> Object;
+    type Restore = unsafe extern "C" fn(Object);
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI, and the lock is held.
+    unsafe {
+        let both =
+            symbol::<Save>(&program, c"PyEval_SaveThread").zip(symbol::<Restore>(&program, c"PyEval_RestoreThread"));
+        let saved = both.map(|(save, restore)| (save(), restore));
+        work();
+        if let Some((thread, restore)) = saved {
+            restore(thread);
+        }
+    }
+}
+
 /// What is called for every allocation while somebody watches: looked up once, since a look-up costs more than such a call.
 struct Calls {
     call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,

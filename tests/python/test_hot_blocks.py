@@ -12,7 +12,7 @@ from unittest import mock
 
 from forebay import _hot, _library, _plain_pinned
 from forebay._pool import shared_pool
-from support import MIB, Case, forebay
+from support import MIB, ROOT, Case, forebay
 
 CUDA_CORE = 4
 
@@ -52,8 +52,8 @@ class Refused(Queue):
 
 class Resource(_hot.CoreBase):
     def __init__(self, pool=None, on_host=False, make=record):
-        self.pool = pool
-        self._connect(shared_pool() if pool is None else pool._handle, 0, on_host, make, handle_of)
+        handle, keep = (shared_pool(), None) if pool is None else (pool._handle, pool._capsule)
+        self._connect(handle, keep, 0, on_host, make, handle_of)
 
 
 def live():
@@ -116,12 +116,22 @@ class Core(Case):
         resource.deallocate(ctypes.c_void_p(buffer.ptr).value, 700, stream=queue)
         with self.refused(ValueError, hex(buffer.ptr)[2:]):
             resource.deallocate(buffer.ptr, 700, stream=queue)
-        for size, kind in ((-1, ValueError), (1 << 64, ValueError), (True, TypeError), (1.5, TypeError), (1 << 50, MemoryError)):
+        for size, kind in (
+            (-1, ValueError),
+            (1 << 64, ValueError),
+            (True, TypeError),
+            (1.5, TypeError),
+            (1 << 50, MemoryError),
+        ):
             with self.subTest(size), self.assertRaises(kind):
                 resource.allocate(size, stream=queue)
-        for call in (lambda: resource.allocate(5), lambda: resource.allocate(5, queue), lambda: resource.deallocate(0, 0, queue)):
+        for call, arguments in (
+            (resource.allocate, (5,)),
+            (resource.allocate, (5, queue)),
+            (resource.deallocate, (0, 0, queue)),
+        ):
             with self.assertRaises(TypeError):
-                call()
+                call(*arguments)
 
     def test_an_exception_of_the_stream_goes_through(self):
         for error in (ZeroDivisionError("mine"), KeyboardInterrupt()):
@@ -332,21 +342,53 @@ def keeps_nothing(case, pairs, objects):
         case.assertLess(abs(now - then), 100, f"references to {one!r:.60}")
 
 
-class Exit(unittest.TestCase):
+class Host(_hot.PinnedBase):
+    """As forebay.cupy.PinnedMemoryPool."""
+
+    def __init__(self, pool):
+        self.raw, self.keep = pool._handle, pool._capsule
+        self._connect(Pointer)
+
+    def _more(self, size):
+        return _hot.malloc_ready(self.raw, size, 0)
+
+    def _give_back(self, ptr):
+        if _hot.free_behind_everything(self.raw, ptr):
+            raise AssertionError("what was given is taken")
+
+
+class Ends(Case):
+    def test_memory_in_a_cycle_with_its_pool(self):
+        for _ in range(20):
+            own = forebay.Pool()
+            cycle = [own, Resource(own), Host(forebay.Pool(pinned=True))]
+            cycle += [cycle, cycle[1].allocate(512, stream=Queue()), cycle[2].malloc(512), cycle[2].malloc(2 * MIB)]
+            resource, buffer = cycle[1], cycle[4]
+
+            class Late:
+                def __del__(self, resource=resource, buffer=buffer):
+                    resource.deallocate(buffer.ptr, 512, stream=Queue())
+
+            cycle.append(Late())
+            del own, cycle, resource, buffer, Late
+            gc.collect()
+
     def test_what_is_live_when_the_interpreter_ends(self):
         text = (
             "import sys; sys.path.insert(0, 'tests/python')\n"
             "import test_hot_blocks as t\n"
-            "pool, resource = t.Pinned(), t.Resource()\n"
-            "kept = [pool.malloc(size) for size in (512, 2 << 20)], resource.allocate(512, stream=t.Queue())\n"
+            "from support import forebay\n"
+            "pool, own = t.Host(forebay.Pool(pinned=True)), forebay.Pool()\n"
+            "resources = t.Resource(), t.Resource(own)\n"
+            "kept = [pool.malloc(size) for size in (512, 2 << 20)], [r.allocate(512, stream=t.Queue()) for r in resources]\n"
             "class Late:\n"
-            "    def __del__(self): print(pool.malloc(512).ptr > 0, resource.allocate(64, stream=t.Queue()).ptr > 0)\n"
+            "    def __del__(self, resources=resources, kept=kept, Queue=t.Queue):\n"
+            "        for r, buffer in zip(resources, kept[1]): r.deallocate(buffer.ptr, 512, stream=Queue())\n"
+            "        print('late')\n"
             "late, cycle = Late(), [pool]; cycle.append(cycle)\n"
         )
-        from support import ROOT
-
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, cwd=ROOT)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "late\n"))
 
 
 class AtOnce(Case):
@@ -358,9 +400,7 @@ class AtOnce(Case):
             ("malloc", (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)),
             ("free", (ctypes.c_void_p,) * 3),
         ):
-            functions[name] = ctypes.CFUNCTYPE(ctypes.c_uint32, *arguments)(
-                _library.address_of(f"forebay_{name}_at_once")
-            )
+            functions[name] = ctypes.CFUNCTYPE(ctypes.c_uint32, *arguments)(_library.address_of(f"forebay_{name}_at_once"))
         malloc, free, pool, out = functions["malloc"], functions["free"], shared_pool(), ctypes.c_void_p(5)
         self.assertEqual(malloc(pool, CUDA_CORE, 7 * MIB + 513, 0, None, ctypes.byref(out)), 0)
         self.assertEqual(out.value, 5, "a miss writes nothing")

@@ -20,8 +20,10 @@ const CUDA_CORE: u32 = 4;
 #[pyclass(subclass, frozen, module = "forebay._fast")]
 #[derive(Default)]
 pub struct CoreBase {
-    /// The library's pool, which the derived class keeps alive; 0 before it told.
+    /// The library's pool; 0 before the derived class told.
     pool: Field<usize>,
+    /// What makes that live. Not cleared in a cycle, since buffers may give back later; it refers to nothing.
+    keep: Field<Option<Py<PyAny>>>,
     device: Field<i32>,
     /// Whether it is pinned memory of the host.
     on_host: Field<bool>,
@@ -45,11 +47,13 @@ impl CoreBase {
         Self::default()
     }
 
-    /// Says what to allocate from, how cuda.core makes a buffer, and who knows the handle of an unusual stream.
+    /// Says what to allocate from, what keeps that, how cuda.core makes a buffer, and who knows an unusual stream's handle.
+    #[expect(clippy::too_many_arguments, reason = "called once for an object, with each part by its place")]
     fn _connect(
         &self,
         py: Python<'_>,
         pool: usize,
+        keep: Py<PyAny>,
         device: i32,
         on_host: bool,
         from_handle: Py<PyAny>,
@@ -57,7 +61,8 @@ impl CoreBase {
     ) -> PyResult<()> {
         let calls = Py::new(py, Calls { from_handle, handle })?;
         let _ = (self.pool.replace(py, pool), self.device.replace(py, device), self.on_host.replace(py, on_host));
-        drop(self.calls.replace(py, Some(calls)));
+        let old = (self.calls.replace(py, Some(calls)), self.keep.replace(py, Some(keep)));
+        drop(old);
         Ok(())
     }
 

@@ -22,8 +22,8 @@ class _Home(NamedTuple):
     handle: int
 
 
-# By device and driver pool, and by the pools of all devices. CuPy's memory keeps no reference to its allocator, so these live as
-# long as the process; and two objects for one driver pool have one limit.
+# By device and driver pool, and by the pools of all devices. CuPy's memory keeps no reference to its allocator, so these live
+# as long as the process; and two objects for one driver pool have one limit.
 _homes: dict[tuple[int, int], _Home] = {}
 _together: dict[tuple[int, ...], int] = {}
 

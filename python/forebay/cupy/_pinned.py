@@ -36,7 +36,7 @@ class PinnedMemoryPool(PinnedBase):
 
     def __init__(self, pool: Optional[Pool] = None) -> None:
         self._pool = pinned_pool() if pool is None else pool
-        self._raw = raw(self._pool)
+        self._raw, self._keep = raw(self._pool), self._pool._capsule
         if pool is not None and not PoolMemoryResource(0, pool).is_host_accessible:
             raise ValueError("pool gives memory of a device: make one with Pool(pinned=True)")
         self._devices: set[int] = set()

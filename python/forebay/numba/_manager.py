@@ -98,7 +98,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
             buffer = HostMemoryResource(portable, mapped, True).allocate(size)
             address, give_back = buffer.handle, buffer.close
         else:
-            pool = pinned_pool()._handle or 0
+            pool = pinned_pool()._handle
             address = malloc_ready(pool, size, self._device)
             give_back = partial(_free, pool, address)
         number, finalizer = self._books.add(give_back)
