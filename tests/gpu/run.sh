@@ -138,7 +138,7 @@ step_python() {
 step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py --without compile; }
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
 step_plugins() {
-  figures "tests/gpu/plugins/all.py" 400 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
+  figures "tests/gpu/plugins/all.py" 520 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
 }
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 
