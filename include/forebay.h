@@ -261,6 +261,9 @@ typedef struct forebay_buffer forebay_buffer;
 // A resource that CuPy allocates from.
 typedef struct forebay_cupy_pool forebay_cupy_pool;
 
+// A pool for each device, by the device's number: one Python object serves every device, as CuPy's own does.
+typedef struct forebay_cupy_pools forebay_cupy_pools;
+
 // A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
 // same pool, as all from `forebay_pool_shared` do.
 typedef struct forebay_pool forebay_pool;
@@ -308,6 +311,9 @@ typedef ptrdiff_t (*forebay_stream_getter)(void);
 
 // Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
 typedef int (*forebay_hook_asker)(int skip_dispatch);
+
+// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
+typedef void *(*forebay_hook_getter)(int skip_dispatch);
 
 // Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
 // user has them can map the memory.
@@ -705,11 +711,13 @@ void forebay_cupy_free(void *param,
                        int device);
 
 // Says how CuPy's memory hooks are found and called. `asker` is the C function inside the capsule
-// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`. `tell` is a Python function (a `PyObject *`, which the caller
+// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`, `getter` the one named `get_memory_hooks` there; NULL for the
+// latter asks `tell` also where a thread has no hooks any more. `tell` is a Python function (a `PyObject *`, which the caller
 // keeps alive) of five integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the
 // device, the bytes, the address (0 if there is none) and by how many bytes the pool has grown. It answers whether there
-// are hooks; an exception of it ends the allocation. NULL for both: nobody is told. Any thread.
+// are hooks; an exception of it ends the allocation. NULL for all: nobody is told. Any thread.
 void forebay_cupy_set_memory_hooks(forebay_hook_asker asker,
+                                   forebay_hook_getter getter,
                                    void *tell);
 
 // A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
@@ -728,17 +736,26 @@ enum forebay_status forebay_cupy_pool_set_limit(struct forebay_cupy_pool *pool,
 // That limit; 0 for none. Any thread.
 enum forebay_status forebay_cupy_pool_get_limit(const struct forebay_cupy_pool *pool, uint64_t *out);
 
-// Allocates `size` bytes in the order of CuPy's current stream. `param` is a forebay_cupy_pool of `device`. Fails as
-// `forebay_cupy_malloc` does.
-void *forebay_cupy_pool_malloc(void *param,
-                               size_t size,
-                               int device);
+// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
+// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
+enum forebay_status forebay_cupy_pools_create(const struct forebay_cupy_pool *const *pools,
+                                              uint32_t count,
+                                              struct forebay_cupy_pools **out);
+
+// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+void forebay_cupy_pools_destroy(struct forebay_cupy_pools *pools);
+
+// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
+// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
+void *forebay_cupy_pools_malloc(void *param,
+                                size_t size,
+                                int device);
 
 // Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
-// was allocated on, which may be gone. A pointer that this pool did not give is refused. Never raises.
-void forebay_cupy_pool_free(void *param,
-                            void *ptr,
-                            int device);
+// was allocated on, which may be gone. A pointer that the pool of `device` did not give is refused. Never raises.
+void forebay_cupy_pools_free(void *param,
+                             void *ptr,
+                             int device);
 
 // A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
 // stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
@@ -961,6 +978,22 @@ enum forebay_status forebay_base_address(struct forebay_pool *pool,
                                          void **base,
                                          uint64_t *bytes);
 
+// `forebay_malloc_for` if it takes no driver call and no wait: mostly, what the stream freed last. For callers that hold a
+// lock which others need meanwhile, such as an interpreter's. Any thread.
+//
+// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
+uint32_t forebay_malloc_at_once(struct forebay_pool *pool,
+                                uint32_t framework,
+                                uint64_t bytes,
+                                int32_t device,
+                                void *stream,
+                                void **out);
+
+// `forebay_free` under the same condition. Any thread.
+//
+// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
+uint32_t forebay_free_at_once(struct forebay_pool *pool, void *ptr, void *stream);
+
 // Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read; `options` is then not written.
@@ -997,6 +1030,11 @@ enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
                                         int32_t device,
                                         uint64_t *free_bytes,
                                         uint64_t *total_bytes);
+
+// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
+// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
+// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+void forebay_pool_capsule_delete(void *capsule);
 
 // From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
 // before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that

@@ -104,6 +104,7 @@ fn buffers() {
 #[test]
 fn hot_calls() {
     unittest("test_hot.py");
+    unittest("test_hot_blocks.py");
 }
 
 #[test]

@@ -7,6 +7,7 @@ it with 0 and demands it with 1.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import importlib.util
 import os
@@ -16,22 +17,24 @@ import warnings
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _library
-from ._arguments import as_size
+from ._arguments import as_pointer, as_size
 from ._errors import failure
 from ._stream import Stream, resolve
 
 if TYPE_CHECKING:
     from ._buffer import Buffer
     from ._plain import BufferBase, ResourceBase
+    from ._plain_blocks import CoreBase, free_behind_everything, malloc, malloc_ready
+    from ._plain_pinned import PinnedBase, PinnedBlock
 
 #: What this package expects of the extension.
-ABI = 1
+ABI = 2
 _NAME = f"{__package__}._fast"
 
 
 def _find() -> Optional[str]:
-    # It is built for the stable ABI of interpreters with a lock.
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # It is built for the stable ABI of interpreters with a lock, as that is since 3.10.
+    if sys.version_info < (3, 10) or sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_fast.abi3.so")
     beside = os.path.join(os.path.dirname(_library.path), "libforebay_fast.so")
@@ -95,18 +98,42 @@ _fast, path = _choose()
 if not TYPE_CHECKING:
     if _fast is not None:
         BufferBase, ResourceBase = _fast.BufferBase, _fast.ResourceBase
+        CoreBase, PinnedBase, PinnedBlock = _fast.CoreBase, _fast.PinnedBase, _fast.PinnedBlock
+        malloc, malloc_ready = _fast.malloc, _fast.malloc_ready
+        free_behind_everything = _fast.free_behind_everything
     else:
         from ._plain import BufferBase, ResourceBase
+        from ._plain_blocks import CoreBase, free_behind_everything, malloc, malloc_ready
+        from ._plain_pinned import PinnedBase, PinnedBlock
+
+
+def _vectorcall() -> list[int]:
+    """Addresses of two C functions of the interpreter's that its stable ABI has from 3.12 on only; 0 where there is none."""
+    names = "PyObject_Vectorcall", "PyObject_VectorcallMethod"
+    functions = [getattr(ctypes.pythonapi, name, None) for name in names]
+    return [0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
 
 
 def connect(buffer: type[Buffer]) -> None:
     """Names the class of the buffers that resources give. Once, before the first of them."""
     if _fast is not None:
-        _fast.connect(_addresses(_fast), buffer, Stream, resolve, as_size, failure)
+        _fast.connect(_addresses(_fast), buffer, Stream, resolve, as_size, as_pointer, failure, _vectorcall())
     else:
         from . import _plain
 
         _plain.connect(buffer)
 
 
-__all__ = ["ABI", "BufferBase", "ResourceBase", "connect", "path"]
+__all__ = [
+    "ABI",
+    "BufferBase",
+    "CoreBase",
+    "PinnedBase",
+    "PinnedBlock",
+    "ResourceBase",
+    "connect",
+    "free_behind_everything",
+    "malloc",
+    "malloc_ready",
+    "path",
+]

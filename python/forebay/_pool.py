@@ -31,6 +31,16 @@ def shared_pool_if_made() -> Optional[int]:
     return _shared
 
 
+def _new_capsule(handle: int) -> object:
+    """What ends a pool with its last reference: no sooner, while ``__del__`` is called in any order in a cycle, and at exit."""
+    return _capsule_new(handle, _CAPSULE, _library.address_of("forebay_pool_capsule_delete"))
+
+
+# A capsule keeps a pointer to its name: these bytes live as long as the module.
+_CAPSULE = b"forebay_pool"
+_capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+
+
 class PoolStats(NamedTuple):
     """A device's figures: bytes, and counts since the pool was made. Each is true of a moment, together perhaps of several."""
 
@@ -80,10 +90,13 @@ class Pool:
     The pool ends with its last Python object, the resources made of it and their open buffers. Any thread may use it.
     """
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "_capsule", "_handle")
+
+    #: The library's object, and what keeps it: who frees later than this object may end keeps that.
+    _handle: int
+    _capsule: object
 
     def __init__(self, *, limit: Optional[int] = None, pinned: bool = False, numa_id: Optional[int] = None) -> None:
-        self._handle: Optional[int] = None
         if numa_id is not None and not pinned:
             raise ValueError(f"numa_id is {numa_id} and pinned is False: only pinned memory has a NUMA node")
         options = s.Options()
@@ -95,7 +108,7 @@ class Pool:
             options.numa_id = as_numa(numa_id)
         out = c_void_p()
         check(_library.forebay_pool_create(options, out))
-        self._handle = out.value
+        self._own(out)
 
     @classmethod
     def shared(cls) -> Pool:
@@ -103,12 +116,17 @@ class Pool:
         out = c_void_p()
         check(_library.forebay_pool_shared(out))
         pool = cls.__new__(cls)
-        pool._handle = out.value
+        pool._own(out)
         return pool
 
-    def __del__(self, _destroy: _library.Function = _library.forebay_pool_destroy) -> None:
-        if self._handle is not None:
-            _destroy(self._handle)
+    def _own(self, made: c_void_p) -> None:
+        self._handle = made.value or 0
+        self._capsule = _new_capsule(self._handle)
+
+    def _stay(self) -> Pool:
+        """Keeps the pool as long as the process: for who frees until the very end."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._capsule))
+        return self
 
     @property
     def driver(self) -> str:
@@ -174,4 +192,4 @@ class Pool:
         raise TypeError("a Pool is of its process: it cannot be copied or sent; send buffers of it")
 
     def __repr__(self) -> str:
-        return f"<forebay.Pool driver={self.driver} handle={self._handle or 0:#x}>"
+        return f"<forebay.Pool driver={self.driver} handle={self._handle:#x}>"

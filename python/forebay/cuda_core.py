@@ -9,10 +9,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, Optional
 
-from . import _library, pressure
-from ._arguments import MAX_SIZE, as_device, as_pointer, as_size
-from ._errors import check
-from ._frameworks import CUDA_CORE, malloc, malloc_ready, need, probe, raw
+from . import _hot, _plain_blocks, pressure
+from ._arguments import as_device
+from ._frameworks import need, probe, raw
 from ._pool import Pool
 from ._resources._pool_resource import PoolMemoryResource
 from ._stream import resolve
@@ -20,13 +19,23 @@ from ._stream import resolve
 __all__ = ["MemoryResource", "install"]
 
 _core: Any = need("cuda.core", "cuda.core", "cuda-core[cu13]>=1.2")
-_from_handle = _core.Buffer.from_handle
-_free = _library.forebay_free
 
-if "stream" not in inspect.signature(_from_handle).parameters:
-    raise ImportError(
-        f"cuda.core is version {_core.__version__}, whose buffers keep no stream: install cuda-core>=1.2"
-    )
+
+def _maker(buffer: Any) -> Any:
+    """What makes a buffer of ``(ptr, size, mr, *, stream)``: `from_handle`, or what that calls with the same arguments, which
+    spares a tenth of an allocation's time."""
+    inner = getattr(buffer, "_init", None)
+    try:
+        names = list(inspect.signature(inner).parameters) if inner is not None else []
+    except (TypeError, ValueError):
+        names = []
+    return inner if names[:3] == ["ptr", "size", "mr"] and "stream" in names else buffer.from_handle
+
+
+_from_handle = _maker(_core.Buffer)
+
+if "stream" not in inspect.signature(_core.Buffer.from_handle).parameters:
+    raise ImportError(f"cuda.core is version {_core.__version__}, whose buffers keep no stream: install cuda-core>=1.2")
 
 
 def _handle(stream: Any) -> int:
@@ -42,7 +51,19 @@ def _handle(stream: Any) -> int:
     return resolve(inner)[0]
 
 
-class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
+def _base_for(kind: type) -> Any:
+    """What a resource derives from, before cuda.core's class: the extension's, unless their objects do not go together."""
+    try:
+        type("Both", (_hot.CoreBase, kind), {})
+    except TypeError:
+        return _plain_blocks.CoreBase
+    return _hot.CoreBase
+
+
+_Base: Any = _base_for(_core.MemoryResource)
+
+
+class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
     """Memory of a pool of Forebay's as a `cuda.core.MemoryResource`.
 
     Parameters
@@ -69,58 +90,12 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
 
     def __init__(self, device_id: Any = 0, pool: Optional[Pool] = None) -> None:
         self._given, self._pool = pool, Pool.shared() if pool is None else pool
-        self._raw, self._device = raw(self._pool), as_device(device_id)
-        probe(self._raw)
+        pool_of_library, self._device = raw(self._pool), as_device(device_id)
+        probe(pool_of_library)
         self._on_host = PoolMemoryResource(self._device, self._pool).is_host_accessible
+        self._connect(pool_of_library, self._pool._capsule, self._device, self._on_host, _from_handle, _handle)
         if not self._on_host:
             pressure.start(pool)
-
-    def allocate(self, size: int, *, stream: Any) -> Any:
-        """Gives a buffer, usable by work queued on `stream` from now on.
-
-        Parameters
-        ----------
-        size : int
-            Bytes. 0 gives a buffer without memory.
-        stream : cuda.core.Stream or GraphBuilder
-            In whose order the memory is given and, unless the buffer is told another one, taken back.
-
-        Returns
-        -------
-        cuda.core.Buffer
-
-        Raises
-        ------
-        MemoryError
-            If there is no memory, after everything that could be given back was. The text has the pool's report.
-        RuntimeError
-            If the stream is being captured without a private pool.
-        """
-        if type(size) is not int or not 0 <= size <= MAX_SIZE:
-            size = as_size(size)
-        queue = _handle(stream)
-        if self._on_host:
-            address = malloc_ready(self._raw, size, self._device)
-        else:
-            address = malloc(self._raw, CUDA_CORE, size, self._device, queue)
-        try:
-            return _from_handle(address, size, self, stream=stream)
-        except TypeError:
-            # No stream of cuda.core's. Whatever fails later ends a buffer that has the memory already.
-            _free(self._raw, address, queue)
-            raise
-
-    def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
-        """Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends.
-
-        Raises
-        ------
-        ValueError
-            If the pool gave no such memory.
-        """
-        status = _free(self._raw, ptr if type(ptr) is int else as_pointer(ptr), _handle(stream))
-        if status:
-            check(status)
 
     @property
     def device_id(self) -> int:

@@ -12,8 +12,13 @@ use crate::units::GRAIN;
 /// Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
 pub type ForebayHookAsker = Option<extern "C" fn(skip_dispatch: c_int) -> c_int>;
 
+/// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
+pub type ForebayHookGetter = Option<extern "C" fn(skip_dispatch: c_int) -> *mut c_void>;
+
 /// The asker's address; 0 for none.
 static ASKER: AtomicUsize = AtomicUsize::new(0);
+/// The getter's address; 0 for none.
+static GETTER: AtomicUsize = AtomicUsize::new(0);
 /// The Python function that calls them.
 static TELL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -34,7 +39,20 @@ pub(super) fn watching() -> bool {
         asker => {
             // SAFETY: only forebay_cupy_set_memory_hooks stores here, a function of this type.
             let asker: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(asker) };
-            asker(0) != 0
+            asker(0) != 0 && has_any()
+        }
+    }
+}
+
+/// Whether there are hooks in the container that the calling thread has: CuPy keeps it, empty, once a thread had a hook.
+fn has_any() -> bool {
+    match GETTER.load(Ordering::Acquire) {
+        0 => true,
+        getter => {
+            // SAFETY: only forebay_cupy_set_memory_hooks stores here, a function of this type.
+            let getter: extern "C" fn(c_int) -> *mut c_void = unsafe { std::mem::transmute(getter) };
+            // SAFETY: the getter answers a new reference; CuPy holds the GIL where it allocates and frees.
+            unsafe { python::is_true(|| getter(0)) }
         }
     }
 }
@@ -95,15 +113,21 @@ pub(super) fn free(at: *mut c_void, size: u64, device: c_int, free: impl FnOnce(
 }
 
 /// Says how CuPy's memory hooks are found and called. `asker` is the C function inside the capsule
-/// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`. `tell` is a Python function (a `PyObject *`, which the caller
+/// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`, `getter` the one named `get_memory_hooks` there; NULL for the
+/// latter asks `tell` also where a thread has no hooks any more. `tell` is a Python function (a `PyObject *`, which the caller
 /// keeps alive) of five integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the
 /// device, the bytes, the address (0 if there is none) and by how many bytes the pool has grown. It answers whether there
-/// are hooks; an exception of it ends the allocation. NULL for both: nobody is told. Any thread.
+/// are hooks; an exception of it ends the allocation. NULL for all: nobody is told. Any thread.
 ///
 /// # Safety
 /// `tell` is NULL or a Python function that lives until another one is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_set_memory_hooks(asker: ForebayHookAsker, tell: *mut c_void) {
+pub unsafe extern "C" fn forebay_cupy_set_memory_hooks(
+    asker: ForebayHookAsker,
+    getter: ForebayHookGetter,
+    tell: *mut c_void,
+) {
     TELL.store(tell, Ordering::Release);
+    GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
     ASKER.store(asker.map_or(0, |asker| asker as usize), Ordering::Release);
 }

@@ -1,4 +1,4 @@
-//! CuPy's hooks on a memory resource, as a pool of the driver is one: what `cupy.cuda.MemoryAsyncPool` does.
+//! CuPy's hooks on memory resources, as pools of the driver are: what `cupy.cuda.MemoryAsyncPool` does.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -7,25 +7,47 @@ use super::cupy::{self, Target};
 use super::guard::{self, Fault};
 use super::handle::{ForebayResource, output};
 use super::status::ForebayStatus;
+use crate::resource::Error;
 use crate::resource::ordered::Ordered;
-use crate::units::{Address, StreamHandle};
+use crate::units::{Address, GRAIN, StreamHandle};
 
 /// A resource that CuPy allocates from.
 pub struct ForebayCupyPool {
-    memory: Ordered,
+    memory: Arc<Ordered>,
 }
 
 impl ForebayCupyPool {
     /// # Safety
     /// `object` is NULL or came from `forebay_cupy_pool_create`, and outlives the returned reference.
-    unsafe fn get<'a>(object: *const Self) -> Result<&'a Ordered, Fault> {
+    unsafe fn get<'a>(object: *const Self) -> Result<&'a Arc<Ordered>, Fault> {
         // SAFETY: not NULL after the check, and alive as the caller promises.
         unsafe { object.as_ref() }.map(|object| &object.memory).ok_or(Fault::Null("pool"))
     }
 }
 
+/// A pool for each device, by the device's number: one Python object serves every device, as CuPy's own does.
+pub struct ForebayCupyPools {
+    pools: Box<[Arc<Ordered>]>,
+}
+
+impl ForebayCupyPools {
+    /// # Safety
+    /// `object` is NULL or came from `forebay_cupy_pools_create`, and outlives the returned reference.
+    unsafe fn get<'a>(object: *const Self, device: c_int) -> Result<&'a Ordered, Fault> {
+        // SAFETY: not NULL after the check, and alive as the caller promises.
+        let Self { pools } = unsafe { object.as_ref() }.ok_or(Fault::Null("pools"))?;
+        let pool = usize::try_from(device).ok().and_then(|device| pools.get(device));
+        pool.map(Arc::as_ref).ok_or_else(|| {
+            Error::invalid(format_args!("device is {device}; there are pools of {} devices, from 0", pools.len()))
+                .into()
+        })
+    }
+}
+
 impl Target for Ordered {
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
+        // As CuPy's own pool asks for it, so that both fill the driver's in the same way.
+        let bytes = bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes);
         Ok(self.malloc(bytes, device, stream)?)
     }
 
@@ -55,7 +77,7 @@ pub unsafe extern "C" fn forebay_cupy_pool_create(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
-        let memory = Ordered::new(Arc::clone(resource))?;
+        let memory = Arc::new(Ordered::new(Arc::clone(resource))?);
         out.write(Box::into_raw(Box::new(ForebayCupyPool { memory })));
         Ok(())
     })
@@ -104,28 +126,71 @@ pub unsafe extern "C" fn forebay_cupy_pool_get_limit(pool: *const ForebayCupyPoo
     })
 }
 
-/// Allocates `size` bytes in the order of CuPy's current stream. `param` is a forebay_cupy_pool of `device`. Fails as
-/// `forebay_cupy_malloc` does.
+/// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
+/// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
 ///
 /// # Safety
-/// Called as CuPy does, holding the GIL. `param` is a pool object that lives as long as what was allocated.
+/// `pools` is NULL or `count` pool objects, each NULL or alive; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn forebay_cupy_pool_malloc(
+pub unsafe extern "C" fn forebay_cupy_pools_create(
+    pools: *const *const ForebayCupyPool,
+    count: u32,
+    out: *mut *mut ForebayCupyPools,
+) -> ForebayStatus {
+    guard::status(|| {
+        if pools.is_null() {
+            return Err(Fault::Null("pools"));
+        }
+        // SAFETY: as the caller promises.
+        let (given, out) = unsafe { (std::slice::from_raw_parts(pools, count as usize), output(out, "out")?) };
+        let pools = given
+            .iter()
+            // SAFETY: as the caller promises.
+            .map(|&pool| unsafe { ForebayCupyPool::get(pool) }.cloned())
+            .collect::<Result<_, Fault>>()?;
+        out.write(Box::into_raw(Box::new(ForebayCupyPools { pools })));
+        Ok(())
+    })
+}
+
+/// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+///
+/// # Safety
+/// `pools` is NULL or came from `forebay_cupy_pools_create`, is not used after this call, and no other call on it is under
+/// way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_cupy_pools_destroy(pools: *mut ForebayCupyPools) {
+    let _ = guard::status(|| {
+        if !pools.is_null() {
+            // SAFETY: as the caller promises.
+            drop(unsafe { Box::from_raw(pools) });
+        }
+        Ok(())
+    });
+}
+
+/// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
+/// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
+///
+/// # Safety
+/// Called as CuPy does, holding the GIL. `param` is such an object that lives as long as what was allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
     param: *mut c_void,
     size: usize,
     device: c_int,
 ) -> *mut c_void {
     // SAFETY: as the caller promises.
-    cupy::malloc(|| unsafe { ForebayCupyPool::get(param.cast()) }, size, device)
+    cupy::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, size, device)
 }
 
 /// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
-/// was allocated on, which may be gone. A pointer that this pool did not give is refused. Never raises.
+/// was allocated on, which may be gone. A pointer that the pool of `device` did not give is refused. Never raises.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pool_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
+pub unsafe extern "C" fn forebay_cupy_pools_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    cupy::free(|| unsafe { ForebayCupyPool::get(param.cast()) }, ptr, device);
+    cupy::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, ptr, device);
 }

@@ -24,7 +24,7 @@ pub enum ForebayFramework {
 }
 
 /// The tag of that number.
-fn tag(framework: u32) -> Result<u8, Fault> {
+pub(super) fn tag(framework: u32) -> Result<u8, Fault> {
     let last = ForebayFramework::CudaCore as u32;
     match u8::try_from(framework) {
         Ok(tag) if framework <= last => Ok(tag),

@@ -15,6 +15,7 @@ pub mod host;
 pub mod ipc;
 pub mod limits;
 pub mod memory;
+pub mod memory_at_once;
 pub mod pool;
 pub mod private;
 mod python;

@@ -1,10 +1,11 @@
 //! Making and ending pools.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 
 use super::choices::ForebayLocation;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, output};
+use super::python;
 use super::resource_options::node;
 use super::status::ForebayStatus;
 use crate::driver::Choice;
@@ -248,4 +249,18 @@ pub unsafe extern "C" fn forebay_memory_info(
         total.write(info.total);
         Ok(())
     })
+}
+
+/// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
+/// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
+/// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+///
+/// # Safety
+/// `capsule` is a Python capsule, and Python's lock is held.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_pool_capsule_delete(capsule: *mut c_void) {
+    // SAFETY: as the caller promises.
+    let pool = unsafe { python::capsule(capsule, c"forebay_pool") };
+    // SAFETY: a capsule of this name owns a pool object.
+    python::without_lock(|| unsafe { forebay_pool_destroy(pool.cast()) });
 }

@@ -2,6 +2,7 @@
 //! without Python the symbols are not found and nothing happens.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulonglong, c_void};
+use std::sync::OnceLock;
 
 use libloading::os::unix::Library;
 
@@ -58,26 +59,89 @@ pub(super) unsafe fn capsule(capsule: Object, name: &CStr) -> Object {
     }
 }
 
+/// Works with Python's lock given up. pre: the calling thread holds it.
+pub(super) fn without_lock(work: impl FnOnce()) {
+    type Save = unsafe extern "C" fn() -> Object;
+    type Restore = unsafe extern "C" fn(Object);
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI, and the lock is held.
+    unsafe {
+        let both =
+            symbol::<Save>(&program, c"PyEval_SaveThread").zip(symbol::<Restore>(&program, c"PyEval_RestoreThread"));
+        let saved = both.map(|(save, restore)| (save(), restore));
+        work();
+        if let Some((thread, restore)) = saved {
+            restore(thread);
+        }
+    }
+}
+
+/// What is called for every allocation while somebody watches: looked up once, since a look-up costs more than such a call.
+struct Calls {
+    call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,
+    is_true: unsafe extern "C" fn(Object) -> c_int,
+    drop: unsafe extern "C" fn(Object),
+}
+
+/// Found, and kept, once Python is there.
+fn calls() -> Option<&'static Calls> {
+    static CALLS: OnceLock<Calls> = OnceLock::new();
+    if let Some(calls) = CALLS.get() {
+        return Some(calls);
+    }
+    let program = Library::this();
+    // SAFETY: the types are those of CPython's stable ABI. A program does not unload Python and go on.
+    let found = unsafe {
+        Calls {
+            call: symbol(&program, c"PyObject_CallFunction")?,
+            is_true: symbol(&program, c"PyObject_IsTrue")?,
+            drop: symbol(&program, c"Py_DecRef")?,
+        }
+    };
+    Some(CALLS.get_or_init(|| found))
+}
+
 /// Calls a Python function with five integers: whether what it answers is true, or `None` with its exception pending.
 ///
 /// # Safety
 /// `function` is a callable Python object, and the GIL is held.
 pub(super) unsafe fn call(function: Object, arguments: [u64; 5]) -> Option<bool> {
-    let program = Library::this();
-    // SAFETY: the types are those of CPython's stable ABI; an object and the GIL as the caller promises.
+    let calls = calls()?;
+    let [a, b, c, d, e] = arguments;
+    // SAFETY: an object and the GIL as the caller promises; the format is that of the arguments.
     unsafe {
-        let call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object =
-            symbol(&program, c"PyObject_CallFunction")?;
-        let is_true: unsafe extern "C" fn(Object) -> c_int = symbol(&program, c"PyObject_IsTrue")?;
-        let drop: unsafe extern "C" fn(Object) = symbol(&program, c"Py_DecRef")?;
-        let [a, b, c, d, e] = arguments;
-        let answer = call(function, c"KKKKK".as_ptr(), a, b, c, d, e);
+        let answer = (calls.call)(function, c"KKKKK".as_ptr(), a, b, c, d, e);
         if answer.is_null() {
             return None;
         }
-        let truth = is_true(answer);
-        drop(answer);
+        let truth = is_true_and_drop(calls, answer);
         (truth >= 0).then_some(truth > 0)
+    }
+}
+
+/// Whether a Python object that `give` hands over is true, as a container with something in it is. An exception of either is
+/// cleared and counts as true: who is asked next raises it again, or not.
+///
+/// # Safety
+/// `give` answers a new reference or NULL, and the GIL is held.
+pub(super) unsafe fn is_true(give: impl FnOnce() -> Object) -> bool {
+    let Some(calls) = calls() else { return true };
+    let object = give();
+    // SAFETY: a new reference and the GIL as the caller promises.
+    let truth = if object.is_null() { -1 } else { unsafe { is_true_and_drop(calls, object) } };
+    if truth < 0 {
+        clear();
+    }
+    truth != 0
+}
+
+/// pre: the GIL is held, and the reference is the caller's to give up.
+unsafe fn is_true_and_drop(calls: &Calls, object: Object) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let truth = (calls.is_true)(object);
+        (calls.drop)(object);
+        truth
     }
 }
 

@@ -30,7 +30,18 @@ struct Few {
 }
 
 impl Few {
+    #[inline]
     fn pop(&mut self, grains: u64) -> Option<u64> {
+        let last = self.count.checked_sub(1)?;
+        let newest = *self.blocks.get(last)?;
+        if newest.grains == grains {
+            self.count = last;
+            return Some(newest.start);
+        }
+        self.pop_older(grains)
+    }
+
+    fn pop_older(&mut self, grains: u64) -> Option<u64> {
         let filled = self.blocks.get_mut(..self.count)?;
         let found = filled.iter().rposition(|block| block.grains == grains)?;
         let start = filled[found].start;
@@ -82,26 +93,48 @@ impl Front {
     }
 
     /// The block of exactly this length that was put in last.
+    #[inline(always)]
     pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        if grains > BINNED {
-            return self.long.pop(grains);
-        }
-        let start = if grains <= EXACT {
-            let bin = self.exact.get_mut((grains as usize).wrapping_sub(1))?;
-            let last = bin.count.checked_sub(1)?;
-            let start = *bin.starts.get(last as usize)?;
-            bin.count = last;
-            start
-        } else {
-            self.stepped[stepped_bin(grains)].pop(grains)?
-        };
+        // 0 wraps to a bin that is not there.
+        let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return self.pop_longer(grains) };
+        let last = bin.count.checked_sub(1)?;
+        let start = *bin.starts.get(last as usize)?;
+        bin.count = last;
         self.binned -= grains;
         Some(start)
     }
 
+    #[inline(never)]
+    fn pop_longer(&mut self, grains: u64) -> Option<u64> {
+        match grains {
+            0 => None,
+            longest if longest > BINNED => self.long.pop(grains),
+            _ => {
+                let start = self.stepped[stepped_bin(grains)].pop(grains)?;
+                self.binned -= grains;
+                Some(start)
+            }
+        }
+    }
+
     /// Keeps a block. What the cache does not keep comes back, for the arena: this block or an older one.
+    #[inline(always)]
     #[must_use]
     pub fn push(&mut self, block: Cached) -> Option<Cached> {
+        let grains = block.grains;
+        let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return self.push_longer(block) };
+        let Some(place) = bin.starts.get_mut(bin.count as usize) else { return Some(block) };
+        if self.binned + grains > self.limit {
+            return Some(block);
+        }
+        *place = block.start;
+        bin.count += 1;
+        self.binned += grains;
+        None
+    }
+
+    #[inline(never)]
+    fn push_longer(&mut self, block: Cached) -> Option<Cached> {
         let grains = block.grains;
         if grains > BINNED {
             return self.long.push(block, LONG);
@@ -109,15 +142,7 @@ impl Front {
         if self.binned + grains > self.limit {
             return Some(block);
         }
-        let left = if grains <= EXACT {
-            let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return Some(block) };
-            let Some(place) = bin.starts.get_mut(bin.count as usize) else { return Some(block) };
-            *place = block.start;
-            bin.count += 1;
-            None
-        } else {
-            self.stepped[stepped_bin(grains)].push(block, 4)
-        };
+        let left = self.stepped[stepped_bin(grains)].push(block, 4);
         // What came back may be the longer of the two: one bin holds a range of lengths.
         self.binned = self.binned + grains - left.map_or(0, |left| left.grains);
         left

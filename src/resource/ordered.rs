@@ -48,7 +48,8 @@ impl Ordered {
         let handle = stream.canonical();
         // A stream that is being captured has none to tell; it lives at least as long as the capture.
         let ask = || self.resource.driver().stream_identity(self.resource.context(), handle).ok();
-        Place { handle, identity: if self.identity { ask() } else { None } }
+        // No other stream ever gets the handle of the legacy default stream.
+        Place { handle, identity: if self.identity && !handle.is_legacy() { ask() } else { None } }
     }
 
     /// Allocates `bytes` on `device`, usable by work queued on `stream` from now on. 0 bytes give the null address. Before

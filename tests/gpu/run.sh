@@ -167,7 +167,7 @@ step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py -
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
 step_columns() { run "tests/gpu/torch/columns.py" 240 python3 tests/gpu/torch/columns.py; }
 step_plugins() {
-  figures "tests/gpu/plugins/all.py" 400 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
+  figures "tests/gpu/plugins/all.py" 520 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
 }
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 

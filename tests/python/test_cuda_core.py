@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise unittest.SkipTest(f"cuda.core is not installed: {error}") from None
 
-from forebay import cuda_core
+from forebay import _hot, _plain_blocks, cuda_core
 
 
 def record(ptr, size, mr, *, stream):
@@ -52,6 +52,22 @@ class Resource(Case):
     def test_a_builder_of_a_graph_stands_for_its_stream(self):
         with forebay.Stream() as stream:
             self.assertEqual(cuda_core._handle(types.SimpleNamespace(stream=stream)), stream.handle)
+
+    def test_what_makes_a_buffer_is_known_by_its_parameters(self):
+        class Known:
+            def _init(ptr, size, mr=None, other=None, *, stream=None): ...
+            def from_handle(ptr, size, mr=None, *, stream=None): ...
+
+        class Unknown(Known):
+            def _init(size, ptr, mr=None, *, stream=None): ...
+
+        self.assertIs(cuda_core._maker(Known), Known._init)
+        self.assertIs(cuda_core._maker(Unknown), Known.from_handle)
+        self.assertIs(cuda_core._maker(types.SimpleNamespace(from_handle=5)), 5)
+
+    def test_a_class_that_does_not_go_with_the_extensions(self):
+        self.assertIs(cuda_core._base_for(CoreResource), _hot.CoreBase)
+        self.assertIs(cuda_core._base_for(int), _plain_blocks.CoreBase)
 
     def test_bad_input_leaves_nothing_behind(self):
         for size, kind in ((-1, ValueError), (1.5, TypeError), (True, TypeError), (1 << 50, MemoryError)):

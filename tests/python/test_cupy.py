@@ -101,12 +101,21 @@ class Hooks(WithoutGpu):
             del block
         self.assertIsInstance(reported.call_args[0][0].exc_value, KeyError)
 
+    def test_a_thread_whose_hooks_are_gone_pays_for_none(self):
+        with mock.patch.object(memory_hook, "get_memory_hooks", wraps=memory_hook.get_memory_hooks) as asked:
+            with Log():
+                self.new(4096)
+            self.assertEqual(asked.call_count, 4)  # before and after the allocation and the free
+            asked.reset_mock()
+            self.new(4096)
+        asked.assert_not_called()
+
     def test_hooks_of_a_pool_on_the_drivers(self):
-        home = _async_pool._home(0, "default")
+        pool = forebay.cupy.MemoryAsyncPool("default")
         with Log() as hook:
-            block = self.new(1024, home.handle, hooks("forebay_cupy_pool"))
+            block = self.new(1000, pool._param, hooks("forebay_cupy_pools"))
             address = block.ptr
-            self.assertGreaterEqual(home.resource.attributes.used_mem_current, 1024)
+            self.assertGreaterEqual(pool._homes[0].resource.attributes.used_mem_current, 1024)
             del block
         freed = dict(hook.log)["free_postprocess"]
         self.assertEqual((freed["mem_ptr"], freed["mem_size"]), (address, 1024))
@@ -142,16 +151,15 @@ class Pools(WithoutGpu):
 
     def test_the_drivers_pools_have_limits_here(self):
         pool = forebay.cupy.MemoryAsyncPool("default")
-        home = pool._homes[0]
         self.addCleanup(pool.set_limit)
         pool.set_limit(size=pool.used_bytes() + 4096)
         self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
-        block = self.new(4096, home.handle, hooks("forebay_cupy_pool"))
+        block = self.new(4096, pool._param, hooks("forebay_cupy_pools"))
         with self.refused(memory.OutOfMemoryError, "limit"):
-            self.new(512, home.handle, hooks("forebay_cupy_pool"))
+            self.new(512, pool._param, hooks("forebay_cupy_pools"))
         del block
         with self.refused(RuntimeError, "device"):
-            memory.CFunctionAllocatorMemory(512, home.handle, *hooks("forebay_cupy_pool"), 1)
+            memory.CFunctionAllocatorMemory(512, pool._param, *hooks("forebay_cupy_pools"), 1)
 
     def test_handles_of_pools_are_checked(self):
         for handles, kind, word in (
@@ -163,9 +171,19 @@ class Pools(WithoutGpu):
             with self.subTest(handles), self.refused(kind, word):
                 forebay.cupy.MemoryAsyncPool(handles)
         one = forebay.cupy.MemoryAsyncPool()
+        self.assertEqual(type(one.malloc.__self__).__module__, "cupy.cuda.memory", "no Python is in between")
+        self.assertGreater(one._homes[0].resource.attributes.release_threshold, 0)
         self.assertTrue(one == one and one != forebay.cupy.MemoryAsyncPool())
         with self.assertRaises(TypeError):
             one < one  # noqa: B015  (it is to raise)
+
+    def test_a_derived_pool_has_its_own_malloc(self):
+        class Derived(forebay.cupy.MemoryAsyncPool):
+            def malloc(self, size):
+                return size, self._param
+
+        pool = Derived("default")
+        self.assertEqual(pool.malloc(5), (5, forebay.cupy.MemoryAsyncPool("default")._param))
 
     def test_the_environments_limit(self):
         self.addCleanup(forebay.cupy.MemoryAsyncPool("default").set_limit)

@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from forebay import _hot, _plain
+from forebay import _hot, _plain, _plain_blocks, _plain_pinned
 from support import MIB, Case, forebay
 
 
@@ -272,8 +272,13 @@ class Choice(unittest.TestCase):
 
     @unittest.skipIf(_hot.path is None, "the extension is not in use")
     def test_both_say_the_same_of_themselves(self):
-        for name in ("BufferBase", "ResourceBase"):
-            fast, plain = getattr(_hot, name), getattr(_plain, name)
+        for module, name in (
+            (_plain, "BufferBase"),
+            (_plain, "ResourceBase"),
+            (_plain_blocks, "CoreBase"),
+            (_plain_pinned, "PinnedBase"),
+        ):
+            fast, plain = getattr(_hot, name), getattr(module, name)
             public = {member for member in vars(plain) if not member.startswith("_")}
             self.assertEqual({member for member in vars(fast) if not member.startswith("_")}, public)
             for member in public:

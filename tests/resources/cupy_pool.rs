@@ -7,22 +7,24 @@ use crate::kit::*;
 use forebay::abi::cupy::forebay_cupy_set_stream_getter;
 use forebay::abi::cupy_pool::*;
 
-struct CupyPool(*mut ForebayCupyPool);
+struct CupyPool(*mut ForebayCupyPool, *mut ForebayCupyPools);
 
 impl CupyPool {
     fn new(resource: &Resource) -> Self {
         let mut out = std::ptr::null_mut();
         outcome(unsafe { forebay_cupy_pool_create(resource.0, &raw mut out) }).unwrap();
-        Self(out)
+        let (pool, mut out) = (out, std::ptr::null_mut());
+        outcome(unsafe { forebay_cupy_pools_create([pool.cast_const()].as_ptr(), 1, &raw mut out) }).unwrap();
+        Self(pool, out)
     }
 
     /// NULL where it fails: there is no Python here.
     fn malloc(&self, bytes: usize, device: i32) -> *mut c_void {
-        unsafe { forebay_cupy_pool_malloc(self.0.cast(), bytes, device) }
+        unsafe { forebay_cupy_pools_malloc(self.1.cast(), bytes, device) }
     }
 
     fn free(&self, at: *mut c_void) {
-        unsafe { forebay_cupy_pool_free(self.0.cast(), at, DEVICE) };
+        unsafe { forebay_cupy_pools_free(self.1.cast(), at, DEVICE) };
     }
 
     fn set_limit(&self, bytes: u64) {
@@ -38,7 +40,10 @@ impl CupyPool {
 
 impl Drop for CupyPool {
     fn drop(&mut self) {
-        unsafe { forebay_cupy_pool_destroy(self.0) };
+        unsafe {
+            forebay_cupy_pools_destroy(self.1);
+            forebay_cupy_pool_destroy(self.0);
+        }
     }
 }
 
@@ -116,6 +121,12 @@ fn null_is_refused_by_name() {
         refused(outcome(forebay_cupy_pool_create(std::ptr::null(), &raw mut out)), Status::NullPointer, &["resource"]);
         refused(outcome(forebay_cupy_pool_set_limit(std::ptr::null_mut(), 5)), Status::NullPointer, &["pool"]);
         forebay_cupy_pool_destroy(std::ptr::null_mut());
-        forebay_cupy_pool_free(std::ptr::null_mut(), 512 as *mut c_void, DEVICE);
+        let (mut out, nothing) = (std::ptr::null_mut(), std::ptr::null::<ForebayCupyPool>());
+        let one = [nothing];
+        refused(outcome(forebay_cupy_pools_create(std::ptr::null(), 1, &raw mut out)), Status::NullPointer, &["pools"]);
+        refused(outcome(forebay_cupy_pools_create(one.as_ptr(), 1, &raw mut out)), Status::NullPointer, &["pool"]);
+        assert!(out.is_null());
+        forebay_cupy_pools_destroy(out);
+        forebay_cupy_pools_free(out.cast(), 512 as *mut c_void, DEVICE);
     }
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyInt, PyTuple, PyType};
 
 use crate::buffer::BufferBase;
 
@@ -14,14 +14,47 @@ use crate::buffer::BufferBase;
 pub type Object = *mut c_void;
 
 /// The functions whose addresses [`connect`] takes, in this order. `include/forebay.h` declares them.
-pub const FUNCTIONS: [&str; 6] = [
+pub const FUNCTIONS: [&str; 12] = [
     "forebay_resource_allocate",
     "forebay_resource_allocate_at_once",
     "forebay_resource_destroy",
     "forebay_buffer_close",
     "forebay_buffer_close_at_once",
     "forebay_buffer_destroy",
+    "forebay_malloc_for",
+    "forebay_malloc_at_once",
+    "forebay_malloc_ready",
+    "forebay_free",
+    "forebay_free_at_once",
+    "forebay_free_behind_everything",
 ];
+
+type Malloc = unsafe extern "C" fn(
+    pool: Object,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> u32;
+type MallocReady =
+    unsafe extern "C" fn(pool: Object, bytes: u64, device: i32, stream: *mut c_void, out: *mut *mut c_void) -> u32;
+type Free = unsafe extern "C" fn(pool: Object, ptr: *mut c_void, stream: *mut c_void) -> u32;
+type FreeBehindEverything = unsafe extern "C" fn(pool: Object, ptr: *mut c_void) -> u32;
+/// CPython's `PyObject_Vectorcall`, and `PyObject_VectorcallMethod` with a method's name in its place. The stable ABI has them
+/// only from 3.12 on; they are exported, and the same, since 3.11.
+pub type Vectorcall = unsafe extern "C" fn(
+    callable: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// Both; the interpreters that have one have the other.
+pub struct Vectorcalls {
+    pub function: Vectorcall,
+    pub method: Vectorcall,
+}
 
 type Allocate = unsafe extern "C" fn(resource: Object, bytes: u64, stream: *mut c_void, out: *mut Object) -> u32;
 type Close = unsafe extern "C" fn(buffer: Object) -> u32;
@@ -34,6 +67,12 @@ pub struct Library {
     pub close: Close,
     pub close_at_once: Close,
     pub destroy_buffer: Destroy,
+    pub malloc: Malloc,
+    pub malloc_at_once: Malloc,
+    pub malloc_ready: MallocReady,
+    pub free: Free,
+    pub free_at_once: Free,
+    pub free_behind_everything: FreeBehindEverything,
 }
 
 /// The package's parts that are called, or looked for.
@@ -45,6 +84,8 @@ pub struct Package {
     pub resolve: Py<PyAny>,
     /// `_arguments.as_size`: any integer to a number of bytes, or its exception.
     pub as_size: Py<PyAny>,
+    /// `_arguments.as_pointer`: any address to an integer, or its exception.
+    pub as_pointer: Py<PyAny>,
     /// `_errors.failure`: the exception for a status.
     pub failure: Py<PyAny>,
     /// `Buffer`, the class of what resources give.
@@ -52,6 +93,8 @@ pub struct Package {
     /// What makes an instance of it past its own `__new__`, which refuses.
     new: ffi::newfunc,
     nothing: Py<PyTuple>,
+    /// `None` where this interpreter does not export it.
+    pub vectorcall: Option<Vectorcalls>,
 }
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
@@ -74,6 +117,24 @@ impl Package {
         }
     }
 
+    /// A number of bytes, as Python code passes it.
+    pub fn size(&self, size: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let plain = if size.is_exact_instance_of::<PyInt>() { size.extract().ok() } else { None };
+        match plain {
+            Some(bytes) => Ok(bytes),
+            None => self.as_size.bind(size.py()).call1((size,))?.extract(),
+        }
+    }
+
+    /// An address, as Python code passes it.
+    pub fn pointer(&self, pointer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let plain = if pointer.is_exact_instance_of::<PyInt>() { pointer.extract().ok() } else { None };
+        match plain {
+            Some(address) => Ok(address),
+            None => self.as_pointer.bind(pointer.py()).call1((pointer,))?.extract(),
+        }
+    }
+
     /// The exception for a failed call, the last one of this thread.
     pub fn failed(&self, py: Python<'_>, status: u32) -> PyErr {
         match self.failure.bind(py).call1((status,)) {
@@ -89,8 +150,10 @@ pub fn is_connected(py: Python<'_>) -> bool {
     PACKAGE.get(py).is_some()
 }
 
-/// Hands over the addresses of `FUNCTIONS`, and the package's parts.
+/// Hands over the addresses of `FUNCTIONS`, the package's parts, and the addresses of `PyObject_Vectorcall` and
+/// `PyObject_VectorcallMethod`, 0 for none.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "called once, with each part by its name")]
 pub fn connect(
     py: Python<'_>,
     addresses: [usize; FUNCTIONS.len()],
@@ -98,7 +161,9 @@ pub fn connect(
     stream: Py<PyType>,
     resolve: Py<PyAny>,
     as_size: Py<PyAny>,
+    as_pointer: Py<PyAny>,
     failure: Py<PyAny>,
+    vectorcall: [usize; 2],
 ) -> PyResult<()> {
     if addresses.contains(&0) {
         return Err(PyValueError::new_err(format!(
@@ -109,10 +174,12 @@ pub fn connect(
     if !buffer.is_subclass(&base)? {
         return Err(PyValueError::new_err("buffer must be a class derived from BufferBase"));
     }
-    let [allocate, allocate_at_once, destroy_resource, close, close_at_once, destroy_buffer] = addresses;
+    let [allocate, allocate_at_once, destroy_resource, close, close_at_once, destroy_buffer, blocks @ ..] = addresses;
+    let [malloc, malloc_at_once, malloc_ready, free, free_at_once, free_behind_everything] = blocks;
     // SAFETY: the package read these addresses from the library under the names in `FUNCTIONS`, and never closes it; the
-    // types are those of the header. The slot of a class is a function of its type, and not NULL for one with `#[new]`.
-    let (library, new) = unsafe {
+    // types are those of the header. The slot of a class is a function of its type, and not NULL for one with `#[new]`. An
+    // option of a function is NULL for `None`.
+    let (library, new, vectorcall) = unsafe {
         let library = Library {
             allocate: std::mem::transmute::<usize, Allocate>(allocate),
             allocate_at_once: std::mem::transmute::<usize, Allocate>(allocate_at_once),
@@ -120,11 +187,20 @@ pub fn connect(
             close: std::mem::transmute::<usize, Close>(close),
             close_at_once: std::mem::transmute::<usize, Close>(close_at_once),
             destroy_buffer: std::mem::transmute::<usize, Destroy>(destroy_buffer),
+            malloc: std::mem::transmute::<usize, Malloc>(malloc),
+            malloc_at_once: std::mem::transmute::<usize, Malloc>(malloc_at_once),
+            malloc_ready: std::mem::transmute::<usize, MallocReady>(malloc_ready),
+            free: std::mem::transmute::<usize, Free>(free),
+            free_at_once: std::mem::transmute::<usize, Free>(free_at_once),
+            free_behind_everything: std::mem::transmute::<usize, FreeBehindEverything>(free_behind_everything),
         };
         let slot = ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_new);
-        (library, std::mem::transmute::<*mut c_void, ffi::newfunc>(slot))
+        let [function, method] = vectorcall.map(|address| std::mem::transmute::<usize, Option<Vectorcall>>(address));
+        let vectorcall = function.zip(method).map(|(function, method)| Vectorcalls { function, method });
+        (library, std::mem::transmute::<*mut c_void, ffi::newfunc>(slot), vectorcall)
     };
     let nothing = PyTuple::empty(py).unbind();
-    let package = Package { library, stream, resolve, as_size, failure, buffer: buffer.unbind(), new, nothing };
+    let buffer = buffer.unbind();
+    let package = Package { library, stream, resolve, as_size, as_pointer, failure, buffer, new, nothing, vectorcall };
     PACKAGE.set(py, package).map_err(|_| PyRuntimeError::new_err("forebay._fast is connected already"))
 }

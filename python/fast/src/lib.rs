@@ -12,25 +12,34 @@
 //! they refuse is done by the plain calls with the lock given up: these may wait for a stream, on which a callback written in
 //! Python may be queued, and may ask other Python code to free memory.
 
+mod blocks;
 mod buffer;
 mod cell;
 mod connect;
+mod core_resource;
+mod pinned;
 mod resource;
 mod stream;
 
 use pyo3::prelude::*;
 
 /// What the package must find here to use this module. Raised with every change of what is handed over or called back.
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 
 #[pymodule(gil_used = true)]
 mod _fast {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::blocks::{free_behind_everything, malloc, malloc_ready};
+    #[pymodule_export]
     use super::buffer::BufferBase;
     #[pymodule_export]
     use super::connect::{connect, is_connected};
+    #[pymodule_export]
+    use super::core_resource::CoreBase;
+    #[pymodule_export]
+    use super::pinned::{PinnedBase, PinnedBlock};
     #[pymodule_export]
     use super::resource::ResourceBase;
 

@@ -1,7 +1,6 @@
 //! What the library's memory resources have of this module.
 
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
 
 use crate::buffer::BufferBase;
 use crate::cell::Field;
@@ -61,11 +60,7 @@ impl ResourceBase {
     ) -> PyResult<Bound<'py, BufferBase>> {
         let py = slf.py();
         let package = package(py)?;
-        let plain = if size.is_exact_instance_of::<PyInt>() { size.extract().ok() } else { None };
-        let bytes: u64 = match plain {
-            Some(bytes) => bytes,
-            None => package.as_size.bind(py).call1((size,))?.extract()?,
-        };
+        let bytes = package.size(size)?;
         let (raw, keep) = match stream {
             None => (0, None),
             Some(stream) => stream::resolve(package, stream)?,

@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from ctypes import byref, c_uint64, c_void_p
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from .. import _library
+from .._arguments import MAX_SIZE
 from .._errors import check
 from .._pool import Pool
 from .._resources._device import DeviceMemoryResource
-from ._connect import UNIT, connect, cupy, device_of_now, limit_of, memory
+from ._connect import connect, cupy, device_of_now, limit_of, memory
 
 
 class _Home(NamedTuple):
-    """One device's driver pool: the resource, the library's object for CuPy, CuPy's allocator."""
+    """One device's driver pool: the resource, and the library's object for CuPy."""
 
     resource: DeviceMemoryResource
     handle: int
-    malloc: Any
 
 
-# By device and driver pool. CuPy's memory keeps no reference to its allocator, so these live as long as the process; and two
-# objects for one driver pool have one limit.
+# By device and driver pool, and by the pools of all devices. CuPy's memory keeps no reference to its allocator, so these live
+# as long as the process; and two objects for one driver pool have one limit.
 _homes: dict[tuple[int, int], _Home] = {}
+_together: dict[tuple[int, ...], int] = {}
 
 
 class MemoryAsyncPool:
@@ -50,7 +51,8 @@ class MemoryAsyncPool:
     Memory is allocated in the order of CuPy's current stream, and freed there; where that is not the stream of the
     allocation, which may be gone, behind everything that the device has. Memory hooks are called. A failed allocation raises
     `cupy.cuda.memory.OutOfMemoryError`, after others were asked to give back. Two pools are equal only if they are the same
-    object, and have no order, as CuPy's.
+    object, and have no order, as CuPy's. As CuPy's class does, this makes a pool keep what is freed: where nobody has set the
+    ``release_threshold``, it gets its highest value.
     """
 
     def __init__(self, pool_handles: Union[str, int, Sequence[Union[str, int]]] = "current") -> None:
@@ -63,6 +65,12 @@ class MemoryAsyncPool:
             handles = [pool_handles] * count
         connect()
         self._homes = [_home(device, handle) for device, handle in enumerate(handles)]
+        self._param = _param(tuple(home.handle for home in self._homes))
+        hooks = _library.address_of("forebay_cupy_pools_malloc"), _library.address_of("forebay_cupy_pools_free")
+        self._malloc: Callable[[int], Any] = memory.CFunctionAllocator(self._param, *hooks, None).malloc
+        if type(self).malloc is MemoryAsyncPool.malloc:
+            # The method of CuPy's own object: nothing of Python stands between an array and the pool.
+            self.__dict__["malloc"] = self._malloc
         limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
         if limit is not None:
             for device in range(count):
@@ -74,13 +82,13 @@ class MemoryAsyncPool:
         Parameters
         ----------
         size : int
-            Bytes, rounded up to 512.
+            Bytes. The pool gives them rounded up to 512.
 
         Returns
         -------
         cupy.cuda.MemoryPointer
         """
-        return self._homes[device_of_now()].malloc(-(-size // UNIT) * UNIT)
+        return self._malloc(size)
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Waits for a stream, and gives the pool's free memory back to the system.
@@ -148,9 +156,20 @@ def _home(device: int, pool: Union[str, int]) -> _Home:
     if key not in _homes:
         out = c_void_p()
         check(_library.forebay_cupy_pool_create(resource._handle, out))
-        hooks = _library.address_of("forebay_cupy_pool_malloc"), _library.address_of("forebay_cupy_pool_free")
-        _homes[key] = _Home(resource, out.value or 0, memory.CFunctionAllocator(out.value, *hooks, resource).malloc)
+        if resource.attributes.release_threshold == 0:
+            # Else the driver takes idle memory away at every synchronisation, and each allocation after it maps anew.
+            resource.attributes.release_threshold = MAX_SIZE
+        _homes[key] = _Home(resource, out.value or 0)
     return _homes[key]
+
+
+def _param(pools: tuple[int, ...]) -> int:
+    """The library's object of the pools of all devices."""
+    if pools not in _together:
+        out = c_void_p()
+        check(_library.forebay_cupy_pools_create((c_void_p * len(pools))(*pools), len(pools), out))
+        _together[pools] = out.value or 0
+    return _together[pools]
 
 
 def _read(limit: str) -> tuple[Optional[int], Optional[float]]:

@@ -50,7 +50,7 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
     if _installed is not None and _installed.given is pool and cupy.cuda.get_allocator() is _installed.malloc:
         return _installed.pool
     made = MemoryPool(pool)
-    probe(made._pool._handle or 0)
+    probe(made._pool._handle)
     pressure.start(pool)
     malloc, now = made.malloc, cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(malloc)

@@ -35,7 +35,9 @@ class MemoryPool:
 
     def __init__(self, pool: Optional[Pool] = None) -> None:
         param = 0 if pool is None else raw(pool)
-        self._pool = Pool.shared() if pool is None else _kept.setdefault(param, pool)
+        if pool is not None and param not in _kept:
+            _kept[param] = pool._stay()
+        self._pool = Pool.shared() if pool is None else pool
         connect()
         hooks = _library.address_of("forebay_cupy_malloc"), _library.address_of("forebay_cupy_free")
         # The method of CuPy's own object: nothing of Python stands between an array and the pool.

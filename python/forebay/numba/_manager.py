@@ -11,14 +11,13 @@ from typing import Any
 
 from .. import _library, pressure
 from .._errors import Status, check, failure
-from .._frameworks import NUMBA, malloc, malloc_ready, pinned_pool
+from .._frameworks import NUMBA, pinned_pool
+from .._hot import free_behind_everything, malloc, malloc_ready
 from .._pool import Pool, shared_pool
 from .._resources._host import HostMemoryResource
 from ._books import Books
 from ._connect import cuda, driver
 from ._ipc import ForebayIpcHandle
-
-_free_behind_everything = _library.forebay_free_behind_everything
 
 #: What a late finalizer may be told: the driver is gone, or its context was reset and the memory with it.
 _GONE = (Status.NO_DRIVER, Status.DRIVER, Status.FORKED)
@@ -99,7 +98,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
             buffer = HostMemoryResource(portable, mapped, True).allocate(size)
             address, give_back = buffer.handle, buffer.close
         else:
-            pool = pinned_pool()._handle or 0
+            pool = pinned_pool()._handle
             address = malloc_ready(pool, size, self._device)
             give_back = partial(_free, pool, address)
         number, finalizer = self._books.add(give_back)
@@ -190,7 +189,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
 
 
 def _free(pool: int, address: int) -> None:
-    _late(_free_behind_everything(pool, address))
+    _late(free_behind_everything(pool, address))
 
 
 def _unpin(pool: int, device: int, address: int) -> None:
@@ -200,5 +199,3 @@ def _unpin(pool: int, device: int, address: int) -> None:
 def _late(status: int) -> None:
     if status and status not in _GONE:
         raise failure(status)
-
-

@@ -142,14 +142,8 @@ fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
 impl Pool {
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
     /// as that: no driver call, and no lock under which anybody waits for the GPU or calls back.
-    #[inline]
-    pub(in crate::resource) fn malloc_hit(
-        &self,
-        bytes: u64,
-        device: i32,
-        handle: StreamHandle,
-        tag: u8,
-    ) -> Option<Address> {
+    #[inline(always)]
+    pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let (handle, id) = (handle.canonical(), self.id());
         let fits = |shortcut: &&Shortcut| {
             shortcut.handle.get() == handle && shortcut.pool.get() == id && shortcut.device.get() == device
@@ -177,8 +171,8 @@ impl Pool {
     }
 
     /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
-    #[inline]
-    pub(in crate::resource) fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
+    #[inline(always)]
+    pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
         let (handle, id) = (handle.canonical(), self.id());
         let named = |shortcut: &&Shortcut| shortcut.handle.get() == handle && shortcut.pool.get() == id;
         let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);

@@ -1,6 +1,8 @@
 """What the programs share: the package from this checkout, spinning kernels, checks that say what they found."""
 
+import json
 import os
+import subprocess
 import sys
 import time
 
@@ -53,6 +55,36 @@ def nanoseconds(call, count=20_000, repeats=5):
             call()
         best = min(best, (time.perf_counter_ns() - start) / count)
     return best
+
+
+def in_both_modes(bench):
+    """Prints the latencies that this program has with the word `latency`, through ctypes and through the extension."""
+    for fast, mode in (("0", "ctypes"), ("1", "extension")):
+        environment = {**os.environ, "FOREBAY_PYTHON_FAST": fast}
+        try:
+            done = subprocess.run(
+                [sys.executable, sys.argv[0], "latency"], capture_output=True, text=True, timeout=100, env=environment
+            )
+            figures = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+            log = done.stdout + done.stderr
+        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            figures, log = None, repr(error)
+        if figures is None:  # a figure less, and no reason to end the program
+            print(log)
+        print(json.dumps({"bench": bench, "mode": mode, **(figures or {"failed": True})}))
+
+
+def latency(count=10_000, **calls):
+    """Ends a program that was called for its latencies: ns of each call, the best of turns that they take. A call comes with
+    what is to be done before its turn."""
+    if "latency" in sys.argv:
+        best = {}
+        for _ in range(5):
+            for name, (before, call) in calls.items():
+                before()
+                best[name] = min(best.get(name, float("inf")), nanoseconds(call, count, 2))
+        print(json.dumps({f"{name}_ns": round(figure) for name, figure in best.items()}))
+        sys.exit()
 
 
 def cupy_spin():

@@ -3,16 +3,28 @@
 import gc
 import threading
 
-from common import GIB, MIB, forebay, must, nanoseconds, numpy, ok, refused, stats, verify
+from common import GIB, MIB, forebay, in_both_modes, latency, must, numpy, ok, refused, stats, verify
 
-from cuda.core import Buffer, Device, LegacyPinnedMemoryResource, StreamOptions
+from cuda.core import LEGACY_DEFAULT_STREAM, Buffer, Device, LegacyPinnedMemoryResource, StreamOptions
 
 device = Device(0)
 device.set_current()
 stream = device.create_stream(options=StreamOptions(nonblocking=True))
-own = nanoseconds(lambda: device.allocate(512, stream=stream).close())
 before = device.memory_resource
 mr = forebay.cuda_core.install()
+
+
+def pair(resource, queue):
+    """One buffer and its end, as `Device.allocate` makes it."""
+    return lambda: setattr(device, "memory_resource", resource), lambda: device.allocate(512, stream=queue).close()
+
+
+latency(
+    own=pair(before, stream),
+    forebay=pair(mr, stream),
+    own_default_stream=pair(before, LEGACY_DEFAULT_STREAM),
+    forebay_default_stream=pair(mr, LEGACY_DEFAULT_STREAM),
+)
 must(device.memory_resource is mr and forebay.cuda_core.install(0) is mr, "installing twice is once")
 must((mr.device_id, mr.is_device_accessible, mr.is_host_accessible, mr.is_managed) == (0, True, False, False), "what it is")
 buffer = device.allocate(1000, stream=stream)
@@ -88,8 +100,7 @@ must(not errors, f"four threads on four streams {errors}")
 device.sync()
 must(stats().live_by_framework["cuda_core"] == 0, "nothing is live")
 verify()
-ours = nanoseconds(lambda: device.allocate(512, stream=stream).close())
-print(f'{{"bench": "cuda.core allocate(512) and close", "own_ns": {own:.0f}, "forebay_ns": {ours:.0f}}}')
+in_both_modes("cuda.core allocate(512) and close")
 device.memory_resource = before
 late = mr.allocate(512, stream=stream)  # freed by the ending interpreter
 ok()

@@ -2,12 +2,14 @@
 
 import gc
 
-from common import MIB, forebay, must, nanoseconds, numpy, ok, refused
+from common import MIB, forebay, in_both_modes, latency, must, numpy, ok, refused
 
 import cupy
 import cupyx
 
 pool = forebay.cupy.PinnedMemoryPool()
+own_pool = cupy.cuda.PinnedMemoryPool()
+latency(own=(int, lambda: own_pool.malloc(4096)), forebay=(int, lambda: pool.malloc(4096)))
 cupy.cuda.set_pinned_memory_allocator(pool.malloc)
 memory = cupy.cuda.alloc_pinned_memory(1000)
 must(memory.mem.size == 1024 and memory.size() == 1024, "sizes are rounded up to 512")
@@ -51,10 +53,7 @@ refused(ValueError, lambda: forebay.cupy.PinnedMemoryPool(forebay.Pool()), "pinn
 refused(TypeError, lambda: forebay.cupy.PinnedMemoryPool(5), "Pool")
 must(pool.malloc(0).ptr == 0, "nothing is nothing")
 
-ours = nanoseconds(lambda: pool.malloc(4096))
-own_pool = cupy.cuda.PinnedMemoryPool()
-own = nanoseconds(lambda: own_pool.malloc(4096))
-print(f'{{"bench": "cupy pinned 4096 and its free", "own_ns": {own:.0f}, "forebay_ns": {ours:.0f}}}')
+in_both_modes("cupy pinned 4096 and its free")
 
 del other, arrays, host, back, device
 gc.collect()
