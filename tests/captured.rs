@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay::driver::Driver;
 use forebay::driver::host::{HostDriver, HostOptions};
 use forebay::resource::{Error, Options, Pool};
-use forebay::units::{DeviceId, StreamHandle};
+use forebay::units::DeviceId;
 
 const MIB: u64 = 1 << 20;
 const HOME: DeviceId = DeviceId(0);
