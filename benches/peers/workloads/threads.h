@@ -19,15 +19,15 @@ inline constexpr std::size_t batch_bytes(int i) { return std::size_t{256} << (i 
 
 // About the work of a hit on memory of the thread's own: a lock taken and given up, words read and written that do not wait
 // for one another. Cores that share a pipeline, or slow down together, slow this down as they do a hit.
-struct Alone {
-  struct alignas(128) Own {
-    std::atomic<bool> locked{false};
-    std::size_t words[16] = {};
-  };
-  static inline thread_local Own own;
+struct alignas(128) OwnWords {
+  std::atomic<bool> locked{false};
+  std::size_t words[16] = {};
+};
+inline thread_local OwnWords own_words;
 
+struct Alone {
   static std::size_t work(std::size_t seed) {
-    Own &mine = own;
+    OwnWords &mine = own_words;
     bool free = false;
     while (!mine.locked.compare_exchange_weak(free, true, std::memory_order_acquire)) free = false;
     for (std::size_t i = 0; i < 16; i++) mine.words[i] += seed ^ i;
