@@ -65,7 +65,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena with nothing mapped. `table` must cover `pages * page_grains` grains.
+    /// An arena with nothing mapped. `table` is one for these options.
     #[must_use]
     pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
         let mut arena = Self {
@@ -102,7 +102,7 @@ impl Arena {
             max_chunk_pages: 0,
             movable: true,
         };
-        Self::new(options, Arc::new(Table::new(0)))
+        Self::new(options, Arc::new(Table::new(&options)))
     }
 
     fn add_hole(&mut self, start: u64, len: u64, prev: BlockId) -> BlockId {
@@ -337,17 +337,19 @@ impl Arena {
         let page_grains = self.options.page_grains;
         let mut at = grain;
         loop {
-            if (at == grain || (at + 1).is_multiple_of(page_grains)) && self.chunks.at(at / page_grains) >= RETIRING {
+            let window = self.table.window(at);
+            if self.chunks.at(at / page_grains) >= RETIRING {
                 return None;
             }
             // A stale index may name any block; it counts only if a live block really starts here.
             if let Some(block) = self.slab.get(self.table.block(at))
-                && (block.kind, block.start) == (Kind::Live, at)
+                && block.kind == Kind::Live
+                && (window..=at).contains(&block.start)
                 && block.len > 0
             {
                 return (grain < block.end()).then_some((block.start, block.len));
             }
-            at = at.checked_sub(1)?;
+            at = window.checked_sub(1)?;
         }
     }
 

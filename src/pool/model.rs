@@ -47,7 +47,6 @@ struct Program {
 
 impl Program {
     fn new(seed: u64, movable: bool) -> Self {
-        let table = Arc::new(Table::new(PAGES * PAGE));
         let options = ArenaOptions {
             page_grains: PAGE,
             pages: PAGES,
@@ -56,6 +55,7 @@ impl Program {
             max_chunk_pages: [0, 1, 4][seed as usize % 3],
             movable,
         };
+        let table = Arc::new(Table::new(&options));
         let mut arena = Arena::new(options, Arc::clone(&table));
         let owners = (0..3).map(|_| arena.owner_add(false)).collect();
         let private = arena.owner_add(true);

@@ -1,20 +1,26 @@
 //! From an offset to its block, without a lock and without hashing.
 //!
-//! One cell for each grain, in leaves that come into being when first touched. A cell says something only
-//! for the first grain of a block that is live or in a front cache. Fronts and the arena both read it; the
-//! compare-and-swap on a cell is what makes a second free of the same block lose.
+//! In the zone of small blocks there is a cell for each grain, in leaves that come into being when first touched. Blocks of the other
+//! zone are longer than a *window* of grains, so at most one starts in each window: one cell for a window does, and says at
+//! which of its grains. Cells so lie close together where blocks are long, and a free finds its own in the cache.
+//!
+//! A cell says something only for the first grain of a block that is live or in a front cache. Fronts and the arena both read
+//! it; the compare-and-swap on a cell is what makes a second free of the same block lose.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::arena::ArenaOptions;
 use super::block::BlockId;
 
-/// Grains per leaf: 1 GiB of the arena.
+/// Grains per leaf: 1 GiB of the zone of small blocks.
 const LEAF: u64 = 1 << 21;
 
-const LEN_BITS: u32 = 36;
+const LEN_BITS: u32 = 33;
 const STREAM_BITS: u32 = 16;
 const TAG_BITS: u32 = 3;
+/// The longest window has two to the power of this grains: 256 KiB.
+const WINDOW_BITS: u32 = 9;
 
 /// What the first grain of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,8 @@ impl Header {
     const TAG: u32 = Self::STREAM + STREAM_BITS;
     const STATE: u32 = Self::TAG + TAG_BITS;
     const SPECIAL: u64 = 1 << (Self::STATE + 2);
+    /// At which grain of its window the block starts.
+    const PLACE: u32 = Self::STATE + 3;
 
     /// A live block of `len` grains, charged to stream slot `stream` and framework `tag`.
     /// `special` sends its free the slow way (used on further streams, or private).
@@ -106,85 +114,123 @@ struct Cell {
     unused: u32,
 }
 
+const _: () = assert!(Header::PLACE + WINDOW_BITS == u64::BITS);
+
 /// The header of one grain, looked up once to be read and then written.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'table>(&'table AtomicU64);
+pub struct Place<'table> {
+    cell: &'table Cell,
+    /// The bits that say which grain of the window it is.
+    bits: u64,
+}
 
 impl Place<'_> {
     /// What it says.
     #[inline]
     #[must_use]
     pub fn read(self) -> Header {
-        Header(self.0.load(Ordering::Acquire))
+        let word = self.cell.header.load(Ordering::Acquire);
+        if (word ^ self.bits) >> Header::PLACE == 0 { Header(word) } else { Header::ABSENT }
     }
 
     /// Writes it: as [`Table::write`].
     #[inline]
     pub fn write(self, header: Header) {
-        self.0.store(header.0, Ordering::Release);
+        self.cell.header.store(header.0 | self.bits, Ordering::Release);
     }
 }
 
 /// Cells for a whole arena.
 #[derive(Debug)]
 pub struct Table {
+    /// Of the zone of small blocks; `small` is its length in grains.
     leaves: Box<[OnceLock<Box<[Cell]>>]>,
-    /// Grains in the last, shorter leaf's stead: the arena's length.
-    grains: u64,
+    small: u64,
+    /// A cell for each window of the rest. The kernel backs only what is touched.
+    windows: Box<[Cell]>,
+    window_bits: u32,
 }
 
 impl Table {
-    /// For an arena of `grains`.
+    /// For an arena of that shape.
     #[must_use]
-    pub fn new(grains: u64) -> Self {
-        Self { leaves: (0..grains.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(), grains }
-    }
-
-    #[inline]
-    fn existing(&self, grain: u64) -> Option<&Cell> {
-        let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
-        leaf.get((grain % LEAF) as usize)
-    }
-
-    fn cell(&self, grain: u64) -> &Cell {
-        let index = grain / LEAF;
-        // Zeroed allocation: the kernel backs only the cells that are touched.
-        let leaf = self.leaves[index as usize]
-            .get_or_init(|| bytemuck::allocation::zeroed_slice_box((self.grains - index * LEAF).min(LEAF) as usize));
-        &leaf[(grain % LEAF) as usize]
+    pub fn new(options: &ArenaOptions) -> Self {
+        let (grains, small) = (options.pages * options.page_grains, options.small_pages * options.page_grains);
+        // Every block of the other zone is longer than `small_grains`.
+        let window_bits = options.small_grains.checked_ilog2().unwrap_or(0).min(WINDOW_BITS);
+        let windows = (grains - small).div_ceil(1 << window_bits);
+        Self {
+            leaves: (0..small.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(),
+            small,
+            windows: bytemuck::allocation::zeroed_slice_box(windows as usize),
+            window_bits,
+        }
     }
 
     /// The cell of a grain that was written before.
     #[inline]
     #[must_use]
     pub fn place(&self, grain: u64) -> Option<Place<'_>> {
-        self.existing(grain).map(|cell| Place(&cell.header))
+        let Some(beyond) = grain.checked_sub(self.small) else {
+            let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
+            return leaf.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 });
+        };
+        let cell = self.windows.get((beyond >> self.window_bits) as usize)?;
+        Some(Place { cell, bits: (beyond & ((1 << self.window_bits) - 1)) << Header::PLACE })
+    }
+
+    #[inline]
+    fn place_to_write(&self, grain: u64) -> Place<'_> {
+        match self.place(grain) {
+            Some(place) => place,
+            None => self.fresh(grain),
+        }
+    }
+
+    #[cold]
+    fn fresh(&self, grain: u64) -> Place<'_> {
+        let index = grain / LEAF;
+        let cells = (self.small - index * LEAF).min(LEAF) as usize;
+        let leaf = self.leaves[index as usize].get_or_init(|| bytemuck::allocation::zeroed_slice_box(cells));
+        Place { cell: &leaf[(grain % LEAF) as usize], bits: 0 }
     }
 
     /// What `grain` says; [`Header::ABSENT`] outside the arena.
     #[must_use]
     pub fn read(&self, grain: u64) -> Header {
-        self.existing(grain).map_or(Header::ABSENT, |cell| Header(cell.header.load(Ordering::Acquire)))
+        self.place(grain).map_or(Header::ABSENT, Place::read)
     }
 
     /// Writes a cell that only the caller may write: its block is in no other hand.
+    #[inline]
     pub fn write(&self, grain: u64, header: Header) {
-        self.cell(grain).header.store(header.0, Ordering::Release);
+        self.place_to_write(grain).write(header);
     }
 
     /// Writes `new` if the cell still says `old`. Of two frees of one block, one gets `true`.
     #[must_use]
     pub fn swap(&self, grain: u64, old: Header, new: Header) -> bool {
-        self.existing(grain)
-            .is_some_and(|cell| cell.header.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        self.place(grain).is_some_and(|Place { cell, bits }| {
+            let (old, new) = (old.0 | bits, new.0 | bits);
+            cell.header.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
     }
 
+    /// The block that was given out last of those that start in the window of `grain`.
     pub(super) fn block(&self, grain: u64) -> BlockId {
-        self.existing(grain).map_or(super::block::NONE, |cell| cell.block.load(Ordering::Relaxed))
+        self.place(grain).map_or(super::block::NONE, |place| place.cell.block.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_block(&self, grain: u64, block: BlockId) {
-        self.cell(grain).block.store(block, Ordering::Relaxed);
+        self.place_to_write(grain).cell.block.store(block, Ordering::Relaxed);
+    }
+
+    /// The first grain of the window of `grain`.
+    pub(super) fn window(&self, grain: u64) -> u64 {
+        match grain.checked_sub(self.small) {
+            None => grain,
+            Some(beyond) => self.small + (beyond >> self.window_bits << self.window_bits),
+        }
     }
 }
 
@@ -202,9 +248,44 @@ mod tests {
         assert!(!cached.is_special() && cached.special().is_special());
     }
 
+    /// 128 grains of small blocks of up to 9, and as many of longer ones: windows of 8.
+    fn table() -> Table {
+        Table::new(&ArenaOptions {
+            page_grains: 16,
+            pages: 16,
+            small_pages: 8,
+            small_grains: 9,
+            max_chunk_pages: 0,
+            movable: true,
+        })
+    }
+
+    #[test]
+    fn a_window_says_at_which_grain_its_block_starts() {
+        let table = table();
+        for start in [128, 133, 135, 255] {
+            let live = Header::live(11, 4, 2, false);
+            table.write(start, live);
+            table.set_block(start, start as BlockId);
+            assert_eq!((table.read(start).grains(), table.read(start).state()), (11, State::Live));
+            let window = table.window(start);
+            assert!(window <= start && start < window + 8 && (window - 128).is_multiple_of(8));
+            for other in (window..window + 8).filter(|&other| other != start) {
+                assert_eq!(table.read(other), Header::ABSENT, "{other} beside {start}");
+                assert!(!table.swap(other, live, live.cached()), "{other} beside {start}");
+            }
+            assert_eq!(table.block(window), start as BlockId);
+            assert!(table.swap(start, table.read(start), table.read(start).cached()));
+            assert_eq!(table.read(start).state(), State::Cached);
+            table.write(start, Header::ABSENT);
+        }
+        assert_eq!(table.read(256), Header::ABSENT);
+        assert_eq!((table.window(127), table.window(5)), (127, 5));
+    }
+
     #[test]
     fn of_two_frees_one_wins() {
-        let table = Table::new(100);
+        let table = table();
         let live = Header::live(2, 0, 0, false);
         table.write(7, live);
         assert!(table.swap(7, live, live.cached()));

@@ -60,7 +60,7 @@ mod tests {
             max_chunk_pages: 0,
             movable: true,
         };
-        let mut arena = Arena::new(options, Arc::new(Table::new(128)));
+        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
         let plan = arena.plan(IDLE, 32).expect("an empty arena has room");
         let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
         arena.commit(&plan, IDLE, 0, &handles);

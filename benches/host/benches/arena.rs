@@ -17,7 +17,7 @@ fn arena(pages: u64) -> Arena {
         max_chunk_pages: 0,
         movable: true,
     };
-    Arena::new(options, Arc::new(Table::new(pages * PAGE)))
+    Arena::new(options, Arc::new(Table::new(&options)))
 }
 
 fn main_bench(criterion: &mut Criterion) {

@@ -93,19 +93,17 @@ impl DevicePool {
         }
         let span = (backing.total * ADDRESSES_PER_BYTE).next_multiple_of(granularity);
         let base = if backing.movable { backing.reserve(span)? } else { Address(0) };
-        let table = Arc::new(Table::new(span / GRAIN));
         let pages = span / granularity;
-        let arena = Arena::new(
-            ArenaOptions {
-                page_grains: granularity / GRAIN,
-                pages,
-                small_pages: pages / 4,
-                small_grains: SMALL / GRAIN,
-                max_chunk_pages: options.max_chunk / granularity,
-                movable: backing.movable,
-            },
-            Arc::clone(&table),
-        );
+        let shape = ArenaOptions {
+            page_grains: granularity / GRAIN,
+            pages,
+            small_pages: pages / 4,
+            small_grains: SMALL / GRAIN,
+            max_chunk_pages: options.max_chunk / granularity,
+            movable: backing.movable,
+        };
+        let table = Arc::new(Table::new(&shape));
+        let arena = Arena::new(shape, Arc::clone(&table));
         let pool = Self {
             events: Events::new(&driver, device),
             driver,
