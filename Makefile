@@ -4,6 +4,7 @@
 #   make run        the main job: examples and a replay on the host driver, and the CUDA examples where there is a GPU
 #   make test       every test that needs no GPU
 #   make check      what CI runs (.ci/run)
+#   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
 #   make install    PREFIX=/usr/local DESTDIR=
 
 SHELL       := bash
@@ -37,7 +38,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python FOREBAY_LIBRARY=$(RELEASE)/libforebay.so
 
-.PHONY: all build run run-host run-cuda test check install clean FORCE
+.PHONY: all build run run-host run-cuda test check bench instructions install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -117,6 +118,16 @@ test:
 
 check:
 	.ci/run
+
+# ---- bench --------------------------------------------------------------------------------------------------------
+
+bench:
+	$(CARGO) bench -p forebay-benches --bench calls --bench arena
+
+# One line a bench: its name and the instructions of 1000 calls.
+instructions:
+	@$(CARGO) bench --quiet -p forebay-benches --bench instructions | \
+	  awk '/^instructions::/ { sub(/:\(.*/, ""); name = $$0 } /Instructions:/ { split($$2, n, "|"); printf "%10d  %s\n", n[1], name }'
 
 # ---- install ------------------------------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ impl Arena {
     }
 
     /// Grains of nobody's memory that an owner takes at once for small requests: 256 KiB.
-    const CLAIM: u64 = 512;
+    pub(super) const CLAIM: u64 = 512;
 
     fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
         let zone = self.zone_for(grains);

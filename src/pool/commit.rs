@@ -70,11 +70,31 @@ impl Arena {
             }
         }
         self.make_live(claimed);
+        self.share_new(plan, claimed, owner);
         for side in [self.slab[claimed].prev, self.slab[claimed].next] {
             if side != NONE && self.slab[side].kind == Kind::Free {
                 self.detach(side);
                 self.attach_merged(side);
             }
+        }
+    }
+
+    /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
+    fn share_new(&mut self, plan: &Plan, claimed: BlockId, owner: Owner) {
+        let next = self.slab[claimed].next;
+        let small = self.zone_at(plan.start) == 0 && !self.owners[owner as usize].private;
+        if !small || owner == IDLE || plan.moves() > 0 || next == NONE {
+            return;
+        }
+        let (rest, page_grains) = (self.slab[next], self.options.page_grains);
+        let is_new = plan
+            .ranges
+            .iter()
+            .any(|&(page, pages)| page * page_grains <= rest.start && rest.end() <= (page + pages) * page_grains);
+        if is_new && rest.kind == Kind::Free && rest.len > Self::CLAIM {
+            let id = self.carve(next, rest.start + Self::CLAIM, rest.end());
+            (self.slab[id].owner, self.slab[id].epoch) = (IDLE, 0);
+            self.attach_merged(id);
         }
     }
 

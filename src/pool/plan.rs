@@ -357,7 +357,7 @@ impl Arena {
     /// A pool is cut into at least so many chunks, a long need into at least eight.
     /// These and the next are from replaying real traces, and the same traces with every size scaled by 0.7 to 1.5
     /// (`docs/design.md`).
-    const CHUNKS_IN_POOL: u64 = 512;
+    const CHUNKS_IN_POOL: u64 = 2048;
     const CHUNKS_IN_NEED: u64 = 8;
     /// Pages of the largest chunk that is chosen without being asked for.
     const LARGEST_CHUNK: u64 = 16;

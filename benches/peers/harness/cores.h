@@ -33,6 +33,10 @@ inline Cores find_cores() {
     (seen.insert(shared).second ? cores.order : siblings).push_back(cpu);
   }
   cores.physical = cores.order.size();
+  if (siblings.empty()) {
+    // A virtual machine may not tell; where it does not, neighbours are the likely siblings.
+    std::stable_partition(cores.order.begin(), cores.order.end(), [](int cpu) { return cpu % 2 == 0; });
+  }
   cores.order.insert(cores.order.end(), siblings.begin(), siblings.end());
   return cores;
 }

@@ -2,6 +2,7 @@
 // nothing: how far the cores of this machine scale at all.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <string>
 
@@ -16,17 +17,26 @@ namespace peers {
 inline constexpr int kBatch = 16;
 inline constexpr std::size_t batch_bytes(int i) { return std::size_t{256} << (i % 9); }
 
-// About as much work as a hit, on registers only.
+// About the work of a hit on memory of the thread's own: a lock taken and given up, words read and written that do not wait
+// for one another. Cores that share a pipeline, or slow down together, slow this down as they do a hit.
+struct alignas(128) OwnWords {
+  std::atomic<bool> locked{false};
+  std::size_t words[16] = {};
+};
+inline thread_local OwnWords own_words;
+
 struct Alone {
-  static void *spin(std::size_t seed) {
-    for (int i = 0; i < 16; i++) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;
-      __asm__ volatile("" : "+r"(seed));
-    }
-    return reinterpret_cast<void *>(seed);
+  static std::size_t work(std::size_t seed) {
+    OwnWords &mine = own_words;
+    bool free = false;
+    while (!mine.locked.compare_exchange_weak(free, true, std::memory_order_acquire)) free = false;
+    for (std::size_t i = 0; i < 16; i++) mine.words[i] += seed ^ i;
+    __asm__ volatile("" : : "r"(&mine) : "memory");
+    mine.locked.store(false, std::memory_order_release);
+    return seed + 1;
   }
-  static void *take(std::size_t bytes, cudaStream_t) { return spin(bytes); }
-  static void give(void *p, std::size_t, cudaStream_t) { spin(reinterpret_cast<std::size_t>(p)); }
+  static void *take(std::size_t bytes, cudaStream_t) { return reinterpret_cast<void *>(work(bytes)); }
+  static void give(void *p, std::size_t, cudaStream_t) { work(reinterpret_cast<std::size_t>(p)); }
 };
 
 // Million pairs per second of all threads: 16 blocks of 256 B to 64 KiB allocated, then freed.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::backing::Backing;
+use super::fence::Events;
 use super::inner::Inner;
 use super::options::Options;
 use super::pressure::Pressure;
@@ -51,6 +52,7 @@ pub struct DevicePool {
     pub(super) limit: AtomicU64,
     pub(super) peaks: Mutex<Peaks>,
     pub(super) pressure: Arc<Pressure>,
+    pub(super) events: Arc<Events>,
 }
 
 /// The streams a device's pool knows.
@@ -105,6 +107,7 @@ impl DevicePool {
             Arc::clone(&table),
         );
         let pool = Self {
+            events: Events::new(&driver, device),
             driver,
             device,
             capabilities,

@@ -3,54 +3,96 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::driver::process::is_forked;
 use crate::driver::{Driver, Event, Result};
 use crate::units::{DeviceId, StreamHandle};
 
-/// One event, shared by everything that waits for it, destroyed with the last.
+/// The events of one device's fences. Making one costs more than recording it, so those that nobody waits for any more
+/// are recorded again: what was told to wait for one waits for what it stood for then.
 #[derive(Debug)]
-pub(super) struct Fence {
+pub(super) struct Events {
     driver: Arc<dyn Driver>,
     device: DeviceId,
+    /// `None` once the pool has ended.
+    spare: Mutex<Option<Vec<Event>>>,
+}
+
+/// Events that are kept.
+const SPARE: usize = 64;
+
+impl Events {
+    pub fn new(driver: &Arc<dyn Driver>, device: DeviceId) -> Arc<Self> {
+        Arc::new(Self { driver: Arc::clone(driver), device, spare: Mutex::new(Some(Vec::new())) })
+    }
+
+    fn take(&self) -> Result<Event> {
+        let spare = self.spare.lock().as_mut().and_then(Vec::pop);
+        spare.map_or_else(|| self.driver.event_create(self.device), Ok)
+    }
+
+    fn give(&self, event: Event) {
+        if let Some(spare) = self.spare.lock().as_mut().filter(|spare| spare.len() < SPARE) {
+            spare.push(event);
+            return;
+        }
+        self.destroy(event);
+    }
+
+    /// Destroys those that are kept, and from now on every one that comes back.
+    pub fn end(&self) {
+        let spare = self.spare.lock().take();
+        spare.into_iter().flatten().for_each(|event| self.destroy(event));
+    }
+
+    fn destroy(&self, event: Event) {
+        // Nobody comes back for it, so it gets a second chance.
+        let destroy = || self.driver.event_destroy(self.device, event);
+        if let Err(error) = destroy().or_else(|_| destroy()) {
+            tracing::warn!(%error, "an event could not be destroyed");
+        }
+    }
+}
+
+/// One event, shared by everything that waits for it, given back with the last.
+#[derive(Debug)]
+pub(super) struct Fence {
+    events: Arc<Events>,
     event: Event,
     /// Whether there was ever anything to pass.
     raised: AtomicBool,
-    /// The event is destroyed.
+    /// The event is not ours any more.
     ended: AtomicBool,
 }
 
 impl Fence {
     /// A fence that nothing has to pass yet.
-    pub fn new(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Self> {
-        let event = driver.event_create(device)?;
-        Ok(Self {
-            driver: Arc::clone(driver),
-            device,
-            event,
-            raised: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-        })
+    pub fn new(events: &Arc<Events>) -> Result<Self> {
+        let event = events.take()?;
+        let events = Arc::clone(events);
+        Ok(Self { events, event, raised: AtomicBool::new(false), ended: AtomicBool::new(false) })
     }
 
     /// A fence for all work that `stream` has now. pre: `stream` is alive.
-    pub fn after(driver: &Arc<dyn Driver>, device: DeviceId, stream: StreamHandle) -> Result<Arc<Self>> {
-        let fence = Self::new(driver, device)?;
+    pub fn after(events: &Arc<Events>, stream: StreamHandle) -> Result<Arc<Self>> {
+        let fence = Self::new(events)?;
         fence.raise(stream)?;
         Ok(Arc::new(fence))
     }
 
     /// A fence for all work that any stream of the device has now.
-    pub fn after_everything(driver: &Arc<dyn Driver>, device: DeviceId) -> Result<Arc<Self>> {
-        let fence = Self::new(driver, device)?;
+    pub fn after_everything(events: &Arc<Events>) -> Result<Arc<Self>> {
+        let fence = Self::new(events)?;
         fence.raised.store(true, Ordering::Release);
-        driver.event_record_all(device, fence.event)?;
+        events.driver.event_record_all(events.device, fence.event)?;
         Ok(Arc::new(fence))
     }
 
     /// Moves the fence behind all work that `stream` has now.
     pub fn raise(&self, stream: StreamHandle) -> Result<()> {
         self.raised.store(true, Ordering::Release);
-        self.driver.event_record(self.device, self.event, stream)
+        self.events.driver.event_record(self.events.device, self.event, stream)
     }
 
     /// Whether the work is done. A driver that cannot tell counts as "not yet".
@@ -58,29 +100,24 @@ impl Fence {
         if !self.raised.load(Ordering::Acquire) {
             return true;
         }
-        self.driver.event_passed(self.device, self.event).unwrap_or(false)
+        self.events.driver.event_passed(self.events.device, self.event).unwrap_or(false)
     }
 
     /// Waits for the work on the host.
     pub fn wait(&self) -> Result<()> {
-        self.driver.event_wait(self.device, self.event)
+        self.events.driver.event_wait(self.events.device, self.event)
     }
 
     /// Makes `stream` wait for the work; the host goes on.
     pub fn hold_back(&self, stream: StreamHandle) -> Result<()> {
-        self.driver.stream_wait(self.device, stream, self.event)
+        self.events.driver.stream_wait(self.events.device, stream, self.event)
     }
 
-    /// Destroys the event. The fence is of no more use.
+    /// Gives the event back. The fence is of no more use.
     pub fn end(&self) {
         // In a forked child the event is the parent's, and a lock of the driver's may be held for ever.
-        if is_forked() || self.ended.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        // Nobody comes back for it, so it gets a second chance.
-        let destroy = || self.driver.event_destroy(self.device, self.event);
-        if let Err(error) = destroy().or_else(|_| destroy()) {
-            tracing::warn!(%error, "an event could not be destroyed");
+        if !is_forked() && !self.ended.swap(true, Ordering::AcqRel) {
+            self.events.give(self.event);
         }
     }
 }

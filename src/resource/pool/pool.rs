@@ -147,7 +147,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`Error`]; nothing was changed.
-    #[inline]
+    #[inline(always)]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         match self.malloc_hit(bytes, device, stream, tag) {
             Some(address) => Ok(address),
@@ -198,7 +198,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::BadFree`] if no live block starts there; nothing was changed.
-    #[inline]
+    #[inline(always)]
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
         self.free_by(at, stream, DevicePool::free)
     }
@@ -228,7 +228,7 @@ impl Pool {
     }
 
     /// The ways to free in the order of a stream differ only where a hit does not do.
-    #[inline]
+    #[inline(always)]
     fn free_by(
         &self,
         at: Address,

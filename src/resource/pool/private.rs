@@ -221,7 +221,7 @@ impl DevicePool {
     /// A fence behind all work of a stream that was recorded as a user.
     fn fence_for_user(&self, user: &Stream) -> crate::driver::Result<Arc<Fence>> {
         let why = match self.standing(user) {
-            Standing::Current => return Fence::after(&self.driver, self.device, user.handle),
+            Standing::Current => return Fence::after(&self.events, user.handle),
             Standing::Captured => format!("stream {} is being captured", user.handle),
             // On this thread the handle names another stream: an event on it would stand for that one's work.
             Standing::Stale => format!("stream {} is another thread's", user.handle),
@@ -245,7 +245,7 @@ impl DevicePool {
             let why = "a graph is being captured";
             return Err(DriverError::new(ErrorKind::Capturing, "event over the whole device", why));
         }
-        Fence::after_everything(&self.driver, self.device)
+        Fence::after_everything(&self.events)
     }
 
     fn free_private(&self, inner: &mut Inner, id: u128, start: u64, slot: u16, used_elsewhere: bool) {

@@ -88,7 +88,8 @@ impl DevicePool {
         self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
         let mut prepared = false;
         let begun = Instant::now();
-        let mut may_move = inner.moves.allowed(begun);
+        // Pinning memory costs more than any move.
+        let mut may_move = self.backing.is_host() || inner.moves.allowed(begun);
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
@@ -241,7 +242,7 @@ impl DevicePool {
         let fence = match steals {
             0 => None,
             _ if asker.private => None,
-            _ => Some(Fence::after(&self.driver, self.device, asker.stream.handle)?),
+            _ => Some(Fence::after(&self.events, asker.stream.handle)?),
         };
         let created = self.create_all(inner, plan)?;
         if let Err(error) = self.map_all(plan, &created) {

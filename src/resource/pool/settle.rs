@@ -66,7 +66,7 @@ impl DevicePool {
             let why = format!("no event can be recorded on stream {} during a capture", stream.handle);
             return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
         }
-        Fence::after(&self.driver, self.device, stream.handle)
+        Fence::after(&self.events, stream.handle)
     }
 
     /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.

@@ -69,8 +69,7 @@ impl DevicePool {
         if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep(&mut inner, &mut streams);
         }
-        let fence =
-            if Self::lives_forever(handle) { None } else { Some(Arc::new(Fence::new(&self.driver, self.device)?)) };
+        let fence = if Self::lives_forever(handle) { None } else { Some(Arc::new(Fence::new(&self.events)?)) };
         let slot = match streams.slots.iter().position(Option::is_none) {
             Some(slot) => slot,
             None => streams.slots.len(),

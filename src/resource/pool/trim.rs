@@ -105,5 +105,6 @@ impl DevicePool {
         for fence in streams.all().filter_map(|stream| stream.fence.as_ref()) {
             fence.end();
         }
+        self.events.end();
     }
 }
