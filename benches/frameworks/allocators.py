@@ -24,8 +24,8 @@ SETTINGS = {
 }
 NAMES = (*SETTINGS, "rmm-pool", "rmm-async", "bare", "noop", "forebay", "forebay-base")
 
-#: The allocator of PyTorch's manual, and one that does nothing: it answers one address for everything, or 64 in turn for PyTorch,
-#: which ends the process when one is live twice.
+#: The allocator of PyTorch's manual, and one that does nothing: it answers one address, or for PyTorch,
+#: which ends the process when an address is live twice, 64 in turn.
 BARE = """
 #include <sys/types.h>
 int cudaMalloc(void **out, size_t size);
