@@ -24,7 +24,8 @@ SETTINGS = {
 }
 NAMES = (*SETTINGS, "rmm-pool", "rmm-async", "bare", "noop", "forebay", "forebay-base")
 
-#: The allocator of PyTorch's manual, and one that does nothing: it answers one address for everything.
+#: The allocator of PyTorch's manual, and one that does nothing: it answers one address, or for PyTorch,
+#: which ends the process when an address is live twice, 64 in turn.
 BARE = """
 #include <sys/types.h>
 int cudaMalloc(void **out, size_t size);
@@ -37,9 +38,10 @@ void bare_free(void *memory, ssize_t size, int device, void *stream) { cudaFree(
 """
 NOOP = """
 #include <sys/types.h>
-static void *block;
+static char *block;
+static unsigned turn;
 void noop_set(void *memory) { block = memory; }
-void *noop_malloc(ssize_t size, int device, void *stream) { return block; }
+void *noop_malloc(ssize_t size, int device, void *stream) { return block + (size_t)(turn++ % 64 << 20); }
 void noop_free(void *memory, ssize_t size, int device, void *stream) {}
 void *noop_cupy_malloc(void *param, size_t size, int device) { return block; }
 void noop_cupy_free(void *param, void *memory, int device) {}
@@ -76,7 +78,7 @@ def compiled(source, *libraries):
 
 
 def noop(memory):
-    """The allocator that does nothing, as a ctypes library whose only answer is this address."""
+    """The allocator that does nothing, as a ctypes library that answers this address; PyTorch's hook takes 64 MiB from it."""
     library = ctypes.CDLL(compiled(NOOP))
     library.noop_set.argtypes = [ctypes.c_void_p]
     library.noop_set(memory)

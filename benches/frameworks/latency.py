@@ -2,9 +2,10 @@
 
     python3 benches/frameworks/latency.py [--json] [--rounds 3] [--only torch,cupy,...]
 
-Most of a figure is the framework itself: "does nothing" is the same loop over an allocator that answers one address. Each
-reading is the median of many repeats in a process of its own, and the contenders take turns, so that none gets the quiet
-minute. A contender that cannot run says why, and the others go on.
+Most of a figure is the framework itself: "does nothing" is the same loop over an allocator that does nothing. Each reading is
+the median of many repeats in a process of its own, and the contenders take turns, so that none gets the quiet minute. A shared
+machine makes whole processes slow, twice as slow at times, and none fast: the figure is the least reading. A contender that
+cannot run says why, and the others go on.
 """
 
 import argparse
@@ -182,32 +183,37 @@ def child(what, who):
         return None, f"over {LIMIT_SECONDS} s"
     if done.returncode == 0:
         return float(done.stdout.split()[-1]), ""
-    lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit {done.returncode}"]
-    return None, f"{lines[-1][:160]} (exit {done.returncode})"
+    return None, f"{reason(done.stderr or done.stdout)} (exit {done.returncode})"
+
+
+def reason(text):
+    """The line of a failed process that says why: not the stack that C++ prints behind its message."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    return next((line for line in lines if line.startswith("what():")), lines[-1])[:160]
 
 
 def show(what, readings, whys, as_json):
-    medians = {who: statistics.median(times) for who, times in readings.items() if times}
-    own = medians.get(MATRIX[what][0])
+    least = {who: min(times) for who, times in readings.items() if times}
+    own = least.get(MATRIX[what][0])
     print(f"\n{WHAT[what]:56} {'ns':>8}  of its own   readings")
     for who in MATRIX[what]:
         name = WHO["own"] if who == "native" else WHO[who]
-        if who not in medians:
+        if who not in least:
             print(f"  {name:54} {'-':>8}  {whys[who]}")
             continue
-        ratio = f"{medians[who] / own:.3f}" if own else "-"
-        print(f"  {name:54} {medians[who]:8.0f}  {ratio:>10}   {' '.join(f'{time:.0f}' for time in readings[who])}")
+        ratio = f"{least[who] / own:.3f}" if own else "-"
+        print(f"  {name:54} {least[who]:8.0f}  {ratio:>10}   {' '.join(f'{time:.0f}' for time in readings[who])}")
         if as_json:
-            figures = {"ns": medians[who], "own_ns": own, "readings": readings[who]}
+            figures = {"ns": least[who], "own_ns": own, "readings": readings[who]}
             print(json.dumps({"bench": f"latency: {WHAT[what]}", "allocator": who, **figures}))
     sys.stdout.flush()
-    return {"native", "own", "forebay", "forebay-base"} & (set(MATRIX[what]) - set(medians))
+    return {"native", "own", "forebay", "forebay-base"} & (set(MATRIX[what]) - set(least))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON line for each figure too")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each figure (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each figure (%(default)s)")
     parser.add_argument("--only", default=",".join(MATRIX), help="what to measure: %(default)s")
     parser.add_argument("--read", nargs=2, metavar=("WHAT", "WHO"), help="one reading, in this process")
     options = parser.parse_args()

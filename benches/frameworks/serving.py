@@ -51,7 +51,7 @@ class Serving(nn.Module):
         "small": dict(width=64, heads=4, shared=2, inner=128, layers=2, vocabulary=100, batch=(1, 4), prompt=(4, 16),
                       answer=(2, 6)),
     }  # fmt: skip
-    STEPS = {"full": 40, "small": 5}
+    STEPS = {"full": 16, "small": 5}
 
     def __init__(self, size: str, device):
         super().__init__()

@@ -208,8 +208,11 @@ void pools(Allocator& torch) {
   must(torch.checkPoolLiveAllocations(0, id, {a, b}), "the pool has these two");
   must(!torch.checkPoolLiveAllocations(0, id, {a}), "and not one of them alone");
   size_t bytes = 0;
+  int32_t last = -1;
   for (const auto& segment : torch.snapshot(id, false).segments) {
     must(segment.owner_private_pool_id == id, "a snapshot of a pool has its segments only");
+    must(segment.registration_counter > last, "and each is numbered, for NCCL");
+    last = segment.registration_counter;
     bytes += segment.allocated_size;
   }
   must(bytes == 5 * MIB, "with its blocks");

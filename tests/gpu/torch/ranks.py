@@ -65,23 +65,33 @@ def train(wrap):
         step(True)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
+    counted = pool_counts()
     losses, device, started = [], 0, time.perf_counter()
+    marks = [started]
     for number in range(STEPS):
         losses.append(step(False))
         device = max(device, used() - before)
         if number % 10 == 9:
             losses[-1].item()
+            marks.append(time.perf_counter())
     torch.cuda.synchronize()
     seconds = time.perf_counter() - started
-    figures = {
-        "seconds": seconds, "live": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved(),
+    return {
+        "seconds": seconds, "tens": [round(end - start, 3) for start, end in zip(marks, marks[1:])],
+        "live": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved(),
         "device": max(device, used() - before), "losses": [loss.item() for loss in losses],
+        "pool": {name: count - counted[name] for name, count in pool_counts().items()},
     }  # fmt: skip
-    if ALLOCATOR == "forebay":
-        import forebay
 
-        figures["pool"] = forebay.Pool.shared().stats(RANK)._asdict()
-    return figures
+
+def pool_counts():
+    """What Forebay's pool of this rank's device has done so far."""
+    if ALLOCATOR != "forebay":
+        return {}
+    import forebay
+
+    stats = forebay.Pool.shared().stats(RANK)
+    return {name: getattr(stats, name) for name in ("growths", "steals", "waits", "releases")}
 
 
 def ddp():

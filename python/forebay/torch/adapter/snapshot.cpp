@@ -45,8 +45,11 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       auto* const stream = reinterpret_cast<void*>(block.stream);
       const bool other = segment == nullptr || segment->owner_private_pool_id != id || (id != NO_POOL && segment->stream != stream);
       if (other || end != block.address) {
+        // NCCL registers segments in the order of these numbers: here that of their addresses.
+        const auto number = static_cast<int32_t>(info.segments.size());
         segment = &info.segments.emplace_back();
         segment->device = home->index;
+        segment->registration_counter = number;
         segment->address = block.address;
         segment->stream = stream;
         segment->is_large = true;
