@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// One part in so many of all time.
 const SHARE: u32 = 100;
 /// What a new pool may use at once, and the most that can be saved up: a program's first steps are when most is moved.
-const MOST: Duration = Duration::from_millis(125);
+const MOST: Duration = Duration::from_millis(250);
 /// Beyond so many times what is live, no memory is taken to save moves.
 const GROWTH: u64 = 2;
 
