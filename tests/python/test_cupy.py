@@ -128,7 +128,8 @@ class Pools(WithoutGpu):
         self.assertEqual(pool.get_limit(), 0)
         del block
         self.assertGreater(pool.n_free_blocks(), 0)
-        pool.free_all_blocks()
+        with self.assertWarns(DeprecationWarning):
+            pool.free_all_free()
         self.assertEqual((pool.n_free_blocks(), pool.total_bytes()), (0, 0))
         with self.refused(TypeError, "Pool"):
             forebay.cupy.MemoryPool(5)
@@ -144,6 +145,7 @@ class Pools(WithoutGpu):
         pool = forebay.cupy.MemoryAsyncPool("default")
         home = pool._homes[0]
         self.addCleanup(pool.set_limit)
+        self.assertEqual(pool.get_limit(), 2**64 - 1)
         pool.set_limit(size=pool.used_bytes() + 4096)
         self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
         block = self.new(4096, home.handle, hooks("forebay_cupy_pool"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, Optional
 
 from .. import _library
@@ -42,6 +43,11 @@ class MemoryPool:
     def free_all_blocks(self, stream: Any = None) -> None:
         """Gives all free memory back to the driver. Waits for work that still uses freed memory, of any stream."""
         self._pool.trim(0, device_of_now())
+
+    def free_all_free(self) -> None:
+        """An older name of :meth:`free_all_blocks`."""
+        warnings.warn("free_all_free is deprecated: use free_all_blocks", DeprecationWarning, stacklevel=2)
+        self.free_all_blocks()
 
     def n_free_blocks(self) -> int:
         """How many free blocks there are."""

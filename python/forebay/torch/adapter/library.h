@@ -21,7 +21,6 @@ namespace forebay_torch {
   X(forebay_pool_shared)                \
   X(forebay_reset_peaks)                \
   X(forebay_resource_set_peer_access)   \
-  X(forebay_set_fraction)               \
   X(forebay_set_limit)                  \
   X(forebay_set_mapping_observer)       \
   X(forebay_snapshot)                   \
