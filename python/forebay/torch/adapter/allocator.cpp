@@ -202,27 +202,33 @@ void Allocator::enter(void* ptr, Block block) {
   }
 }
 
+// Null for want of memory. By status and not by the hook that throws: nothing is unwound through another language.
 void* Allocator::ask(const Block& block) {
-  return library_.forebay_torch_malloc(static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
+  void* ptr = nullptr;
+  const forebay_status status = library_.forebay_malloc_for(
+      library_.pool(), FOREBAY_FRAMEWORK_TORCH, block.requested, block.device, block.stream, &ptr);
+  if (C10_UNLIKELY(status != FOREBAY_STATUS_OK && status != FOREBAY_STATUS_OUT_OF_MEMORY)) {
+    library_.check(status);
+  }
+  return ptr;
 }
 
 void* Allocator::reserve(Device& home, Block& block) {
-  std::string report;
-  try {
-    void* ptr = ask(block);
-    if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
-      uint64_t first = 0, second = 0;
-      library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
-      block.pool = {first, second};
+  void* ptr = ask(block);
+  if (C10_UNLIKELY(ptr == nullptr)) {
+    const std::string report = library_.forebay_last_error_message();
+    ptr = last_resort(home, block);
+    if (ptr == nullptr) {
+      out_of_memory(home, block.requested, report);
     }
     return ptr;
-  } catch (const c10::OutOfMemoryError& error) {
-    report = error.what_without_backtrace();
   }
-  if (void* ptr = last_resort(home, block)) {
-    return ptr;
+  if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
+    uint64_t first = 0, second = 0;
+    library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
+    block.pool = {first, second};
   }
-  out_of_memory(home, block.requested, report);
+  return ptr;
 }
 
 // Those who registered with PyTorch to give something back, then the pools that were named for this.
@@ -232,10 +238,8 @@ void* Allocator::last_resort(Device& home, Block& block) {
     gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   }
   if (gave) {
-    try {
-      return ask(block);
-    } catch (const c10::OutOfMemoryError&) {
-      // Too little; the next may have more.
+    if (void* ptr = ask(block)) {
+      return ptr;
     }
   }
   std::vector<std::pair<DeviceIndex, MempoolId_t>> pools;
@@ -244,15 +248,10 @@ void* Allocator::last_resort(Device& home, Block& block) {
     pools = last_resorts_;
   }
   for (const auto& [index, id] : pools) {
-    if (index != home.index) {
-      continue;
-    }
-    try {
+    if (index == home.index) {
       if (void* ptr = from_pool(home, block, id)) {
         return ptr;
       }
-    } catch (const c10::OutOfMemoryError&) {
-      // Likewise.
     }
   }
   return nullptr;

@@ -89,7 +89,7 @@ void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id) {
   }
 }
 
-// Null where a pool with an allocator of its own has nothing that fits: it does not grow for others.
+// Null for want of memory; a pool with an allocator of its own does not grow for others.
 void* Allocator::from_pool(Device& home, Block& block, MempoolId_t id) {
   if (ForeignPool* pool = foreign_.find(home.index, id)) {
     void* const ptr = pool->reuse(block.bytes, block.stream);
@@ -112,7 +112,9 @@ void* Allocator::from_pool(Device& home, Block& block, MempoolId_t id) {
     throw;
   }
   leave();
-  block.pool = id;
+  if (ptr != nullptr) {
+    block.pool = id;
+  }
   return ptr;
 }
 
