@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 DEVICE = ("pairs", "random", "kernels", "handed_over", "threads", "other_thread", "replay")
 PINNED = ("pinned_pairs", "pinned_random")
+WITHOUT_MEMORY = tuple(workload for workload in DEVICE if workload != "kernels")  # these write to what they are given
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,7 @@ CONTENDERS = (
     Contender("torch_expandable", "PyTorch, expandable", "torch", ("torch",), environment=EXPANDABLE,
               workloads=("random", "replay")),
     Contender("cuda_malloc", "cudaMalloc", "cuda_malloc", patience=0.2),
-    # Its pointers lead nowhere, so no kernel may use them.
-    Contender("harness", "(harness)", "harness", role="aside",
-              workloads=tuple(name for name in DEVICE if name != "kernels")),
+    Contender("harness", "(harness)", "harness", workloads=WITHOUT_MEMORY, role="aside"),
     Contender("forebay_pinned", "Forebay", "forebay_pinned", ("forebay",), workloads=PINNED, patience=3, role="ours"),
     Contender("forebay_ready", "Forebay, ready at once", "forebay_pinned", ("forebay",), ("READY",), workloads=PINNED,
               patience=3, role="aside"),

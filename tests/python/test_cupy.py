@@ -137,7 +137,8 @@ class Pools(WithoutGpu):
         self.assertEqual(pool.get_limit(), 0)
         del block
         self.assertGreater(pool.n_free_blocks(), 0)
-        pool.free_all_blocks()
+        with self.assertWarns(DeprecationWarning):
+            pool.free_all_free()
         self.assertEqual((pool.n_free_blocks(), pool.total_bytes()), (0, 0))
         with self.refused(TypeError, "Pool"):
             forebay.cupy.MemoryPool(5)
@@ -152,6 +153,7 @@ class Pools(WithoutGpu):
     def test_the_drivers_pools_have_limits_here(self):
         pool = forebay.cupy.MemoryAsyncPool("default")
         self.addCleanup(pool.set_limit)
+        self.assertEqual(pool.get_limit(), 2**64 - 1)
         pool.set_limit(size=pool.used_bytes() + 4096)
         self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
         block = self.new(4096, pool._param, hooks("forebay_cupy_pools"))

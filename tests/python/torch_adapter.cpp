@@ -137,7 +137,7 @@ class Other final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggableAll
  public:
   Other() : CUDAPluggableAllocator(nullptr, nullptr) {}
   void* raw_alloc_with_stream(size_t size, cudaStream_t) override {
-    if (size > 8 * MIB) {
+    if (size > 64 * MIB) {
       return nullptr;
     }
     next_ -= size;
@@ -149,49 +149,87 @@ class Other final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggableAll
   size_t next_ = size_t{1} << 40;
 };
 
+void* take_from(Allocator& torch, MempoolId_t id, size_t bytes) {
+  torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* block = nullptr;
+  try {
+    block = torch.take(bytes, 0, nullptr);
+  } catch (const c10::OutOfMemoryError&) {
+  }
+  torch.endAllocateToPool(0, id);
+  torch.releasePool(0, id);
+  return block;
+}
+
 void foreign(Allocator& torch) {
   const MempoolId_t id{0, 9};
   const auto before = torch.getDeviceStats(0).reserved_bytes[ALL].current;
   torch.createOrIncrefPool(0, id, std::make_shared<Other>());
   const auto three = [&] {
     std::vector<void*> blocks;
-    torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
     for (size_t bytes : {2 * MIB, 2 * MIB, 3 * MIB}) {
-      blocks.push_back(torch.take(bytes, 0, nullptr));
+      blocks.push_back(take_from(torch, id, bytes));
     }
-    torch.endAllocateToPool(0, id);
-    torch.releasePool(0, id);
     return blocks;
   };
   const auto first = three();
   const auto reserved = torch.getDeviceStats(0).reserved_bytes[ALL].current;
-  must(reserved == before + 7 * int64_t{MIB}, "memory of another allocator is reserved memory");
+  must(reserved == before + 20 * int64_t{MIB}, "memory of another allocator is reserved memory");
   auto segments = torch.snapshot(id, false).segments;
-  must(segments.size() == 3, "each of its pieces is a segment");
-  for (const auto& segment : segments) {
-    must(segment.owner_private_pool_id == id && !segment.is_expandable, "of the pool");
-    must(segment.blocks.at(0).allocated && segment.allocated_size == segment.total_size, "with one block, which is live");
-  }
-  for (size_t at : {2, 1, 0}) {
+  must(segments.size() == 1 && segments[0].total_size == 20 * MIB, "large blocks share a segment");
+  must(segments[0].owner_private_pool_id == id && !segments[0].is_expandable && segments[0].is_large, "of the pool");
+  must(segments[0].blocks.size() == 4 && segments[0].allocated_size == 7 * MIB, "three of its blocks are live");
+  for (size_t at : {1, 0, 2}) {
     torch.raw_delete(first[at]);
   }
   segments = torch.snapshot(id, false).segments;
-  must(segments.size() == 3 && segments[0].active_size == 0, "it is kept when it is freed");
+  must(segments.size() == 1 && segments[0].blocks.size() == 1 && segments[0].active_size == 0, "it is kept, and one again");
   const auto again = three();
-  must(again == first, "and used again in the order in which it came");
+  must(again == first, "and used again in the same places");
   for (void* ptr : again) {
     torch.raw_delete(ptr);
   }
-  torch.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* small = take_from(torch, id, 1000);
+  void* big = take_from(torch, id, 31 * MIB);
+  segments = torch.snapshot(id, false).segments;
+  must(segments.size() == 3, "small blocks have segments of their own, and very large ones");
+  torch.raw_delete(small);
+  torch.raw_delete(big);
+  must(take_from(torch, id, 128 * MIB) == nullptr, "an allocator that gives nothing is a shortage");
+
+  // 2 + 20 + 32 MiB are held; the limit is of all memory.
+  const auto limit_to = [&](int64_t bytes) {
+    torch.setMemoryFraction(double(bytes) / double(int64_t{141} << 30), 0);
+  };
+  torch.emptyCache(NO_POOL);
+  const auto held = torch.getDeviceStats(0).reserved_bytes[ALL].current;
+  limit_to(held + 4 * int64_t{MIB} + 1);
+  must(std::abs(torch.getMemoryFraction(0) * double(int64_t{141} << 30) - double(held + 4 * MIB)) < 4, "the limit is answered");
   bool refused = false;
   try {
     torch.take(16 * MIB, 0, nullptr);
   } catch (const c10::OutOfMemoryError&) {
     refused = true;
   }
-  torch.endAllocateToPool(0, id);
-  torch.releasePool(0, id);
-  must(refused, "an allocator that gives nothing is a shortage");
+  must(refused, "Forebay's own memory is limited by what others hold");
+  void* fits = torch.take(3 * MIB, 0, nullptr);
+  must(take_from(torch, id, 40 * MIB) == nullptr, "and so is theirs");
+  torch.setUseOnOOM(0, id, true);
+  void* saved = torch.take(30 * MIB, 0, nullptr);
+  must(saved == big, "a pool that was named for it serves what fails elsewhere");
+  torch.raw_delete(saved);
+  torch.raw_delete(fits);
+  torch.setMemoryFraction(1, 0);
+
+  const MempoolId_t whole{0, 10};
+  torch.createOrIncrefPool(0, whole, std::make_shared<Other>());
+  torch.setNoSplit(0, whole);
+  void* one = take_from(torch, whole, MIB);
+  void* two = take_from(torch, whole, MIB);
+  segments = torch.snapshot(whole, false).segments;
+  must(segments.size() == 2 && segments[0].blocks.size() == 1, "no_split: a segment for each block");
+  torch.raw_delete(one);
+  torch.raw_delete(two);
 }
 
 void pools(Allocator& torch) {

@@ -4,6 +4,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cstdlib>
+#include <cstring>
+
 #include "../harness/check.h"
 #include "../harness/contender.h"
 
@@ -35,7 +38,16 @@ struct Contender {
   }
 
   static void meet(cudaStream_t) {}
-  static void part(cudaStream_t) {}
+  // PyTorch's own streams live as long as the process, and an expandable segment waits for its stream when it is unmapped.
+  static void part(cudaStream_t) {
+    if (!expandable()) return;
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  }
+  static bool expandable() {
+    const char *settings = std::getenv("PYTORCH_ALLOC_CONF");
+    return settings != nullptr && std::strstr(settings, "expandable_segments:True") != nullptr;
+  }
   static void *take(std::size_t bytes, cudaStream_t stream) { return allocator->raw_alloc_with_stream(bytes, stream); }
   static void give(void *p, std::size_t, cudaStream_t) { allocator->raw_delete(p); }
 

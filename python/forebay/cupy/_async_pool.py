@@ -134,10 +134,10 @@ class MemoryAsyncPool:
         self._set_limit(device_of_now(), size, fraction)
 
     def get_limit(self) -> int:
-        """The most bytes in use; 0: no limit."""
+        """The most bytes in use; 2**64 - 1, as CuPy's class has it: no limit."""
         out = c_uint64()
         check(_library.forebay_cupy_pool_get_limit(self._now().handle, byref(out)))
-        return out.value
+        return out.value or 2**64 - 1
 
     def _now(self) -> _Home:
         return self._homes[int(device_of_now())]

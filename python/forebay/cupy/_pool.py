@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from typing import Any, Callable, Optional
 
 from .. import _library
@@ -57,6 +58,11 @@ class MemoryPool:
         released = ctypes.c_uint64()
         check(_library.forebay_release_captures(self._pool._handle, device_of_now(), ctypes.byref(released)))
         return released.value
+
+    def free_all_free(self) -> None:
+        """An older name of :meth:`free_all_blocks`."""
+        warnings.warn("free_all_free is deprecated: use free_all_blocks", DeprecationWarning, stacklevel=2)
+        self.free_all_blocks()
 
     def n_free_blocks(self) -> int:
         """How many free blocks there are."""

@@ -4,7 +4,9 @@ The stock class raises for every figure, and PyTorch's Python functions ask it t
 replaced, for all of ``torch.cuda.memory_stats``, ``memory_allocated``, ``memory_summary``, ``memory_snapshot`` and the like:
 
 ``_cuda_memoryStats``, ``_cuda_resetPeakMemoryStats``, ``_cuda_resetAccumulatedMemoryStats``, ``_cuda_memorySnapshot``,
-``_cuda_getMemoryFraction``.
+``_cuda_getMemoryFraction``; and what ``torch.accelerator`` asks, which finds PyTorch's own allocator:
+``_accelerator_isAllocatorInitialized``, ``_accelerator_emptyCache``, ``_accelerator_getDeviceStats``,
+``_accelerator_resetPeakStats``, ``_accelerator_resetAccumulatedStats``.
 
 The pool keeps peaks and counts for all frameworks together: with others on the pool, PyTorch's peaks and counts here have
 theirs in them. The adapter counts PyTorch's alone.
@@ -53,6 +55,11 @@ def install(torch: Any) -> None:
     torch._C._cuda_resetAccumulatedMemoryStats = reset_accumulated
     torch._C._cuda_memorySnapshot = snapshot
     torch._C._cuda_getMemoryFraction = memory_fraction
+    torch._C._accelerator_isAllocatorInitialized = torch.cuda.is_initialized
+    torch._C._accelerator_emptyCache = torch._C._cuda_emptyCache
+    torch._C._accelerator_getDeviceStats = memory_stats
+    torch._C._accelerator_resetPeakStats = reset_peaks
+    torch._C._accelerator_resetAccumulatedStats = reset_accumulated
 
 
 def memory_stats(device: int) -> dict[str, Any]:

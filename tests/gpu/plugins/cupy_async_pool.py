@@ -60,7 +60,7 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
 must(pool.used_bytes() >= 8 * MIB, "what is live stays")
 del kept
 
-must(pool.get_limit() == 0, "there is no limit at first")
+must(pool.get_limit() == 2**64 - 1, "there is no limit at first")
 pool.set_limit(size=64 * MIB)
 must(pool.get_limit() == 64 * MIB == MemoryAsyncPool("default").get_limit(), "the limit is that of the driver's pool")
 half = cupy.empty(40 * MIB, cupy.uint8)
@@ -72,7 +72,7 @@ del again
 pool.set_limit(fraction=0.25)
 must(abs(pool.get_limit() - runtime.memGetInfo()[1] / 4) < 2, "a limit as a share")
 pool.set_limit()
-must(pool.get_limit() == 0, "and none again")
+must(pool.get_limit() == 2**64 - 1, "and none again")
 for size, fraction, word in ((-1, None, "-1"), (None, 1.5, "1.5"), (1, 0.5, "one of them")):
     refused(ValueError, lambda size=size, fraction=fraction: pool.set_limit(size, fraction), word)
 refused(cupy.cuda.memory.OutOfMemoryError, lambda: cupy.empty(1 << 50, cupy.uint8))

@@ -85,7 +85,10 @@ with cuda.use_mem_pool(own):
     foreign = torch.full((1024,), 5, dtype=torch.uint8, device="cuda")
     del foreign
     foreign = torch.full((1024,), 6, dtype=torch.uint8, device="cuda")
-must(made == [1024] and int(foreign[-1]) == 6, "a MemPool's own allocator is asked, and its memory used again")
+    beside = torch.full((1024,), 7, dtype=torch.uint8, device="cuda")
+must(made == [2 * MIB] and int(foreign[-1]) == 6, "a MemPool's own allocator is asked for a segment, which blocks share")
+must(int(beside[-1]) == 7 and allocated(own) == 2048, "each with its own part")
+del beside
 del foreign, own
 gc.collect()
 must(gone != [], "and given back with the pool")

@@ -16,6 +16,7 @@ a = torch.empty(10 * MIB, dtype=torch.uint8, device="cuda")
 b = torch.empty(1000, dtype=torch.uint8, device="cuda")
 must(torch.cuda.memory_allocated() == 10 * MIB + 1024, f"memory_allocated {torch.cuda.memory_allocated()}")
 must(torch.cuda.memory_reserved() >= torch.cuda.memory_allocated(), f"memory_reserved {torch.cuda.memory_reserved()}")
+must(torch.accelerator.memory_allocated() == torch.cuda.memory_allocated(), "torch.accelerator answers the same")
 stats = torch.cuda.memory_stats()
 if torch.cuda.get_allocator_backend() == "forebay":
     must(stats["requested_bytes.all.current"] == 10 * MIB + 1000, "requested bytes are not rounded")
@@ -35,6 +36,14 @@ torch.cuda.reset_accumulated_memory_stats()
 stats = torch.cuda.memory_stats()
 if torch.cuda.get_allocator_backend() == "forebay":
     must(stats["allocated_bytes.all.allocated"] == 0, "accumulated figures are reset")
+if torch.cuda.get_allocator_backend() == "forebay":
+    torch.cuda.caching_allocator_enable(False)
+    direct = torch.full((MIB,), 3, dtype=torch.uint8, device="cuda")
+    must(torch.cuda.memory_allocated() == 1024 and int(direct[-1]) == 3, "with the cache off memory is cudaMalloc's")
+    torch.cuda.caching_allocator_enable(True)
+    again = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+    must(torch.cuda.memory_allocated() == MIB + 1024, "and Forebay's when it is on again")
+    del direct, again
 ours = {"keys": sorted(stats), "summary": torch.cuda.memory_summary().count("\n")}
 theirs = native()
 must(ours["keys"] == theirs["keys"], f"the same {len(stats)} keys as native")

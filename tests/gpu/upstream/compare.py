@@ -1,11 +1,14 @@
 """Runs a framework's own tests under its own allocator and under Forebay, and tells where the outcomes differ.
 
 pytest runs them in child processes. A crash, a hang or a broken context costs one test: the rest is run by a new process. What
-fails under Forebay alone is run once more, alone, before it counts.
+fails under Forebay alone is run once more, alone, before it counts, and under a debugger if it crashed. The log has the whole
+text of what failed under Forebay alone.
 """
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +23,7 @@ ROOT = HERE.parents[2]
 START = 150  # Seconds that a process may take to its first test.
 OUT_OF_TIME = ("not run", "out of time")
 GOOD = ("passed", "skipped", "expected failure")
+STACKS = 2  # Crashes that are shown with their native stack.
 
 
 class Suite:
@@ -37,14 +41,21 @@ class Suite:
         self.log = open(out / f"{framework}_suite.log", "w")
         self.lock = threading.Lock()
         self.count = 0
+        self.texts = {}
 
-    def _child(self, side, arguments):
-        """A process of pytest's, its file of events, its output."""
+    def _child(self, side, arguments, tests=None, before=()):
+        """A process of pytest's, its file of events, its output. `before` is what its command begins with."""
         with self.lock:
             self.count += 1
             number = self.count
         events, output = self.scratch / f"{number}.events", self.scratch / f"{number}.log"
         events.touch()
+        wanted = {}
+        if tests is not None:
+            listed = self.scratch / f"{number}.tests"
+            listed.write_text(json.dumps(tests))
+            wanted["UPSTREAM_WANTED"] = str(listed)
+            arguments = dict.fromkeys(test.split("::")[0] for test in tests)
         work = self.scratch / f"work{number}"
         work.mkdir()
         paths = os.pathsep.join(map(str, [*self.paths, *filter(None, [os.environ.get("PYTHONPATH")])]))
@@ -52,11 +63,12 @@ class Suite:
             **os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "2", "MAX_JOBS": "2",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "TORCH_EXTENSIONS_DIR": str(work), "UPSTREAM_EVENTS": str(events), "UPSTREAM_SIDE": side,
-            "UPSTREAM_FRAMEWORK": self.framework, **self.variables,
+            "UPSTREAM_FRAMEWORK": self.framework, **self.variables, **wanted,
         }  # fmt: skip
         command = [
-            sys.executable, "-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "upstream_events",
-            "-p", "under_forebay", "-c", str(self.ini), "--rootdir", str(self.folder), "--tb=short", *arguments,
+            *before, sys.executable, "-X", "faulthandler", "-m", "pytest", "-q",
+            "-p", "no:cacheprovider", "-p", "upstream_events", "-p", "under_forebay",
+            "-c", str(self.ini), "--rootdir", str(self.folder), "--tb=short", *arguments,
         ]  # fmt: skip
         child = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=open(output, "wb"),
@@ -89,8 +101,11 @@ class Suite:
             if time.monotonic() > self.deadline:
                 results.update(dict.fromkeys(left, OUT_OF_TIME))
                 break
-            child, events, output = self._child(side, left)
+            child, events, output = self._child(side, [], left)
             current, done, code = self._watch(child, events)
+            for event in _read(events):
+                if event.get("text") and event["outcome"] not in GOOD:
+                    self.texts[side, event["end"]] = event["text"]
             self._keep(f"{side}: {len(left)} tests from {left[0]}; exit {code}", output)
             results.update(done)
             if current is not None:
@@ -127,6 +142,22 @@ class Suite:
                 current, done[event["end"]] = None, (event["outcome"], event["line"])
         return current, done, code
 
+    def _stack(self, side, test):
+        """The native stack of a test that crashes, as the debugger on this machine tells it."""
+        debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
+        if debugger is None:
+            return ["there is no gdb and no cuda-gdb"]
+        steps = [word for step in ("set pagination off", "run", "bt 30") for word in ("-ex", step)]
+        child, _, output = self._child(side, [], [test], [debugger, "-nx", "-batch", *steps, "--args"])
+        try:
+            child.wait(START)
+        except subprocess.TimeoutExpired:
+            pass
+        _kill(child)
+        self._keep(f"{side}: stack of {test}", output)
+        lines = output.read_text(errors="replace").splitlines()
+        return [line[:200] for line in lines if re.match(r"#\d+ |.*received signal", line)] or lines[-5:]
+
     def side_by_side(self, sides, shards, workers):
         """Every shard on every side, so many processes at once: the outcomes by side."""
         results = {side: {} for side in sides}
@@ -153,7 +184,7 @@ class Suite:
                 if outcome == "not run":
                     outcome, line = ours.get(test, ("not run", ""))
                 if reason is not None:
-                    groups["not ours"].append(f"{test}: {reason}")
+                    groups["not ours"].append(f"{test}: {reason} [{outcome}: {line}]")
                 elif (outcome, line) == OUT_OF_TIME:
                     groups["not run"].append(test)
                 elif outcome == "passed":
@@ -173,6 +204,14 @@ class Suite:
                     print(f"  {group}: {text}")
             if better:
                 print(f"  pass with {side} alone: {', '.join(better)}")
+            crashed = [test for test in again if twice[side].get(test, ("",))[0].startswith("crashed, exit -")]
+            for test in crashed[:STACKS]:
+                print(f"  stack of {test}:", *self._stack(side, test), sep="\n    ")
+            for test in suspect:
+                self.log.write(f"\n######## {side}: {test}\n{self.texts.get((side, test), '')}\n")
+            passed = {_name(test) for test in own if self._passed(ours, test)} - {_name(test) for test in suspect}
+            if needless := sorted(passed & set(not_ours)):
+                print(f"  said to be not ours, and pass: {', '.join(needless)}")
             worse += len(groups["WORSE"])
             print(f"  {', '.join(f'{len(tests)} {group}' for group, tests in groups.items())}", flush=True)
         if not any(outcome == "passed" for outcome, _ in results["own"].values()):
@@ -200,10 +239,13 @@ def _sum(results):
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
+def _name(test):
+    """Without its file and parameters, in the ways of pytest and of CuPy."""
+    return re.sub(r"_param_\d+_\{.*\}(?=::)", "", test.split("::", 1)[-1]).split("[")[0]
+
+
 def _reason(test, not_ours):
-    """Names in the table are of the test without its file and parameters."""
-    name = test.split("::", 1)[-1].split("[")[0]
-    return not_ours.get(name)
+    return not_ours.get(_name(test))
 
 
 def _read(events):

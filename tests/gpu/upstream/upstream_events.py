@@ -1,10 +1,12 @@
 """A plug-in of pytest: each test's start and end as a JSON line in $UPSTREAM_EVENTS, written before anything can crash.
 
-After a failure that CUDA does not recover from, the process ends: the tests after it deserve a fresh one.
+Runs the tests that $UPSTREAM_WANTED lists, a JSON file, in its order: on the command line pytest would not take names with
+brackets in them. After a failure that CUDA does not recover from, the process ends: the tests after it deserve a fresh one.
 """
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,12 @@ _reports = {}
 def _tell(**event):
     _file.write(json.dumps(event) + "\n")
     _file.flush()
+
+
+def pytest_collection_modifyitems(config, items):
+    if wanted := os.environ.get("UPSTREAM_WANTED"):
+        found = {item.nodeid: item for item in items}
+        items[:] = [found[name] for name in json.loads(Path(wanted).read_text()) if name in found]
 
 
 def pytest_collection_finish(session):
@@ -46,7 +54,7 @@ def pytest_runtest_logreport(report):
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid, location):
     outcome, text = _reports.get(nodeid, ("no report", ""))
-    _tell(end=nodeid, outcome=outcome, line=last_line(text))
+    _tell(end=nodeid, outcome=outcome, line=last_line(text), text=text[-4000:])
     if any(word in text for word in _CUDA) and _broken():
         _tell(broken=nodeid)
         os._exit(70)

@@ -159,6 +159,9 @@ void Allocator::promise(DeviceIndex device, c10::cuda::CUDAStream stream) {
 }
 
 void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
+  if (C10_UNLIKELY(direct_.on())) {
+    return direct_.take(size);
+  }
   Device& home = opened(index);
   Block block;
   block.requested = size;
@@ -172,7 +175,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
     std::tie(block.foreign, block.pool) = foreign_.route(index, stream);
   }
   if (block.foreign != nullptr) {
-    ptr = block.foreign->take(block.bytes, stream);
+    ptr = from_foreign(home, block);
   } else {
     ptr = reserve(home, block);
   }
@@ -182,7 +185,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
 
 void Allocator::enter(void* ptr, Block block) {
   const Event event{
-      TraceEntry::ALLOC, block.device, reinterpret_cast<size_t>(ptr), block.bytes, block.stream, block.pool};
+      TraceEntry::ALLOC, block.device, reinterpret_cast<size_t>(ptr), block.requested, block.stream, block.pool};
   const auto size = static_cast<int64_t>(block.bytes);
   auto context = block.context;
   books_.add(ptr, std::move(block));
@@ -199,27 +202,33 @@ void Allocator::enter(void* ptr, Block block) {
   }
 }
 
+// Null for want of memory. By status and not by the hook that throws: nothing is unwound through another language.
 void* Allocator::ask(const Block& block) {
-  return library_.forebay_torch_malloc(static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
+  void* ptr = nullptr;
+  const forebay_status status = library_.forebay_malloc_for(
+      library_.pool(), FOREBAY_FRAMEWORK_TORCH, block.requested, block.device, block.stream, &ptr);
+  if (C10_UNLIKELY(status != FOREBAY_STATUS_OK && status != FOREBAY_STATUS_OUT_OF_MEMORY)) {
+    library_.check(status);
+  }
+  return ptr;
 }
 
 void* Allocator::reserve(Device& home, Block& block) {
-  std::string report;
-  try {
-    void* ptr = ask(block);
-    if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
-      uint64_t first = 0, second = 0;
-      library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
-      block.pool = {first, second};
+  void* ptr = ask(block);
+  if (C10_UNLIKELY(ptr == nullptr)) {
+    const std::string report = library_.forebay_last_error_message();
+    ptr = last_resort(home, block);
+    if (ptr == nullptr) {
+      out_of_memory(home, block.requested, report);
     }
     return ptr;
-  } catch (const c10::OutOfMemoryError& error) {
-    report = error.what_without_backtrace();
   }
-  if (void* ptr = last_resort(home, block)) {
-    return ptr;
+  if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
+    uint64_t first = 0, second = 0;
+    library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
+    block.pool = {first, second};
   }
-  out_of_memory(home, block.requested, report);
+  return ptr;
 }
 
 // Those who registered with PyTorch to give something back, then the pools that were named for this.
@@ -229,10 +238,8 @@ void* Allocator::last_resort(Device& home, Block& block) {
     gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   }
   if (gave) {
-    try {
-      return ask(block);
-    } catch (const c10::OutOfMemoryError&) {
-      // Too little; the next may have more.
+    if (void* ptr = ask(block)) {
+      return ptr;
     }
   }
   std::vector<std::pair<DeviceIndex, MempoolId_t>> pools;
@@ -241,16 +248,26 @@ void* Allocator::last_resort(Device& home, Block& block) {
     pools = last_resorts_;
   }
   for (const auto& [index, id] : pools) {
-    if (index != home.index) {
-      continue;
-    }
-    try {
-      return from_pool(home, block, id);
-    } catch (const c10::OutOfMemoryError&) {
-      // Likewise.
+    if (index == home.index) {
+      if (void* ptr = from_pool(home, block, id)) {
+        return ptr;
+      }
     }
   }
   return nullptr;
+}
+
+// What is in the pool, then the allocator that it was given.
+void* Allocator::from_foreign(Device& home, const Block& block) {
+  if (void* ptr = block.foreign->reuse(block.bytes, block.stream)) {
+    return ptr;
+  }
+  if (!admit(home, block.foreign->segment_bytes(block.bytes))) {
+    out_of_memory(home, block.requested, "The limit that was set is of all memory, also of a MemPool with an allocator of its own.");
+  }
+  void* ptr = block.foreign->grow(block.bytes, block.stream);
+  share_limit(home);
+  return ptr;
 }
 
 void Allocator::out_of_memory(Device& home, size_t size, const std::string& report) {
@@ -279,7 +296,7 @@ void Allocator::out_of_memory(Device& home, size_t size, const std::string& repo
 // ---- in
 
 void Allocator::raw_delete(void* ptr) {
-  if (ptr == nullptr) {
+  if (ptr == nullptr || direct_.give(ptr)) {
     return;
   }
   std::optional<Block> block = books_.remove(ptr);
@@ -295,7 +312,7 @@ void Allocator::raw_delete(void* ptr) {
 // After this the address may be anybody's.
 void Allocator::finish(void* ptr, const Block& block) {
   Event event{
-      TraceEntry::FREE_REQUESTED, block.device, reinterpret_cast<size_t>(ptr), block.bytes, block.stream, block.pool};
+      TraceEntry::FREE_REQUESTED, block.device, reinterpret_cast<size_t>(ptr), block.requested, block.stream, block.pool};
   auto context = history_.gather(RecordContext::ALL);
   history_.record(event, context);
   event.action = TraceEntry::FREE_COMPLETED;
@@ -310,15 +327,40 @@ void Allocator::finish(void* ptr, const Block& block) {
     shared_.erase(ptr);
   }
   if (block.foreign != nullptr) {
-    block.foreign->give(ptr);
+    if (block.foreign->give(ptr)) {
+      share_limit(device(block.device));
+    }
   } else {
+    behind_current(ptr, block);
     library_.forebay_torch_free(ptr, static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
   }
 }
 
+// A free while another stream is current: that stream is likely to use the block, and programs that do not say so are safe with
+// PyTorch's own allocator, which keeps free memory for the stream that it was allocated on. Forebay's may serve anybody once
+// that stream is done with it, and its addresses may go.
+void Allocator::behind_current(void* ptr, const Block& block) {
+  // A private pool's memory stays with its stream; and without a GPU no stream is current.
+  if (block.pool != NO_POOL || block.device >= c10::cuda::device_count()) {
+    return;
+  }
+  const cudaStream_t current = c10::cuda::getCurrentCUDAStream(block.device).stream();
+  if (C10_LIKELY(current == block.stream)) {
+    return;
+  }
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (current == nullptr ? device(block.device).routes.load(std::memory_order_relaxed) > 0
+                         : cudaStreamIsCapturing(current, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone) {
+    // An event would stand for nothing in a capture, and one on the default stream could break it.
+    (void)cudaGetLastError();
+    return;
+  }
+  library_.forebay_torch_record_stream(ptr, current);
+}
+
 void Allocator::recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) {
-  // Memory of another process, or of another library, is none of Forebay's.
-  if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block) {
+  // Memory of another process, or of another library, is none of Forebay's; and cudaFree waits for every stream.
+  if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block || direct_.has(ptr.get())) {
     return;
   }
   std::optional<Block> block = books_.find(ptr.get());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "books.h"
+#include "direct.h"
 #include "foreign.h"
 #include "history.h"
 #include "library.h"
@@ -34,6 +35,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   void setMemoryFraction(double fraction, DeviceIndex device) override;
   void emptyCache(MempoolId_t pool) override;
   void enable(bool value) override;
+  bool isEnabled() const override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
   DeviceStats getDeviceStats(DeviceIndex device) override;
   void resetAccumulatedStats(DeviceIndex device) override;
@@ -96,6 +98,11 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
     std::atomic<bool> open{false};
     // Calls of beginAllocateToPool under way: only then can a block be a private pool's.
     std::atomic<int> routes{0};
+    // What PyTorch may hold, other allocators' memory included; 0 before it was said. The second is what Forebay's pool was
+    // told, which does not know of that memory.
+    std::mutex limits;
+    uint64_t allowed = 0;
+    uint64_t told = 0;
   };
 
   Device& device(DeviceIndex index);
@@ -107,10 +114,16 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   void* reserve(Device& home, Block& block);
   void* last_resort(Device& home, Block& block);
   void* from_pool(Device& home, Block& block, MempoolId_t id);
+  void* from_foreign(Device& home, const Block& block);
+  // Tells Forebay's pool what is left of the limit.
+  void share_limit(Device& home);
+  // Makes room within the limit for so many bytes that are not Forebay's, as far as that is possible.
+  bool admit(Device& home, size_t bytes);
   void* ask(const Block& block);
   [[noreturn]] void out_of_memory(Device& home, size_t size, const std::string& report);
   void enter(void* ptr, Block block);
   void finish(void* ptr, const Block& block);
+  void behind_current(void* ptr, const Block& block);
   // Promises Forebay that a stream of PyTorch's own lives as long as the process.
   void promise(DeviceIndex device, c10::cuda::CUDAStream stream);
   forebay_stats figures(DeviceIndex device);
@@ -120,6 +133,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   Books books_;
   History history_;
   ForeignPools foreign_;
+  Direct direct_;
   std::vector<std::unique_ptr<Device>> devices_;
 
   std::mutex mutex_;

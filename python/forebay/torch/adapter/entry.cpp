@@ -14,6 +14,8 @@ extern "C" __attribute__((visibility("default"))) int forebay_torch_adapter_inst
     auto* allocator = new forebay_torch::Allocator(path);
     const std::shared_ptr<forebay_torch::caching::CUDAAllocator> shared(allocator, [](auto*) {});
     torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(shared);
+    // Where torch.accelerator looks, and everybody who knows a device by its type alone.
+    c10::SetAllocator(c10::DeviceType::CUDA, allocator);
     return 0;
   } catch (const c10::Error& failure) {
     std::snprintf(error, capacity, "%s", failure.what_without_backtrace());

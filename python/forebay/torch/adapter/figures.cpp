@@ -1,5 +1,7 @@
 #include "allocator.h"
 
+#include <c10/cuda/CUDAGuard.h>
+
 namespace forebay_torch {
 
 using c10::CachingAllocator::StatType;
@@ -50,25 +52,64 @@ std::vector<caching::StreamSegmentSize> Allocator::getExpandableSegmentSizes(Dev
 }
 
 double Allocator::getMemoryFraction(DeviceIndex index) {
-  opened(index);
+  Device& home = opened(index);
   uint64_t limit = 0, free = 0, total = 0;
   library_.check(library_.forebay_get_limit(library_.pool(), index, &limit));
   library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+  const std::lock_guard<std::mutex> lock(home.limits);
+  if (home.allowed != 0 && limit == home.told) {
+    limit = home.allowed;
+  }
   return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
 }
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex index) {
   TORCH_CHECK(0 <= fraction && fraction <= 1, "memory fraction is ", fraction, "; it takes a number from 0 to 1");
-  opened(index);
+  Device& home = opened(index);
+  uint64_t free = 0, total = 0;
+  library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+  {
+    const std::lock_guard<std::mutex> lock(home.limits);
+    home.allowed = std::max<uint64_t>(static_cast<uint64_t>(fraction * static_cast<double>(total)), 1);
+  }
+  share_limit(home);
+}
+
+void Allocator::share_limit(Device& home) {
+  const std::lock_guard<std::mutex> lock(home.limits);
+  if (home.allowed == 0) {
+    return;
+  }
+  const uint64_t others = foreign_.bytes(home.index);
   // To Forebay 0 would mean no limit, and to PyTorch it means no memory.
-  const auto status = fraction == 0 ? library_.forebay_set_limit(library_.pool(), index, 1)
-                                    : library_.forebay_set_fraction(library_.pool(), index, fraction);
-  library_.check(status);
+  const uint64_t left = home.allowed > others ? home.allowed - others : 1;
+  library_.check(library_.forebay_set_limit(library_.pool(), home.index, left));
+  home.told = left;
+}
+
+bool Allocator::admit(Device& home, size_t bytes) {
+  const auto fits = [&] {
+    const std::lock_guard<std::mutex> lock(home.limits);
+    return home.allowed == 0 || figures(home.index).physical + foreign_.bytes(home.index) + bytes <= home.allowed;
+  };
+  if (fits()) {
+    return true;
+  }
+  library_.forebay_torch_reset();
+  return fits();
 }
 
 void Allocator::emptyCache(MempoolId_t pool) {
-  // A private pool's free memory goes back to everybody when the pool is released.
-  if (pool == NO_POOL) {
+  if (pool != NO_POOL) {
+    // Forebay's own memory of a private pool goes back to everybody when the pool is released.
+    for (const auto& home : devices_) {
+      if (ForeignPool* other = foreign_.find(home->index, pool)) {
+        const c10::cuda::CUDAGuard guard(home->index);
+        other->trim();
+        share_limit(*home);
+      }
+    }
+  } else {
     const auto stack = history_.gather(RecordContext::ALL);
     const Cause cause(stack);
     library_.forebay_torch_reset();
@@ -76,9 +117,11 @@ void Allocator::emptyCache(MempoolId_t pool) {
 }
 
 void Allocator::enable(bool value) {
-  if (!value) {
-    TORCH_WARN_ONCE("Forebay's pool cannot be turned off: memory comes from it as before");
-  }
+  direct_.set(!value);
+}
+
+bool Allocator::isEnabled() const {
+  return !direct_.on();
 }
 
 void Allocator::cacheInfo(DeviceIndex index, size_t* largest) {

@@ -1,70 +1,6 @@
 #include "foreign.h"
 
-#include <c10/cuda/CUDAException.h>
-
 namespace forebay_torch {
-
-void* ForeignPool::take(size_t bytes, cudaStream_t stream) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto found = kept_.lower_bound({stream, bytes, 0});
-    if (found != kept_.end() && std::get<0>(found->first) == stream && std::get<1>(found->first) == bytes) {
-      void* ptr = found->second;
-      kept_.erase(found);
-      pieces_[ptr].live = true;
-      return ptr;
-    }
-  }
-  void* ptr = allocator_->raw_alloc_with_stream(bytes, stream);
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, ptr != nullptr, "CUDA out of memory. The allocator of this MemPool gave nothing for ", bytes, " bytes");
-  const std::lock_guard<std::mutex> lock(mutex_);
-  pieces_[ptr] = {ptr, bytes, stream, next_++, true};
-  return ptr;
-}
-
-void ForeignPool::give(void* ptr) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Piece& piece = pieces_.at(ptr);
-    if (!closed_) {
-      piece.live = false;
-      kept_[{piece.stream, piece.bytes, piece.number}] = ptr;
-      return;
-    }
-    pieces_.erase(ptr);
-  }
-  C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
-  allocator_->raw_delete(ptr);
-}
-
-void ForeignPool::close() {
-  decltype(kept_) kept;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    closed_ = true;
-    kept.swap(kept_);
-    for (const auto& [key, ptr] : kept) {
-      pieces_.erase(ptr);
-    }
-  }
-  if (kept.empty()) {
-    return;
-  }
-  C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
-  for (const auto& [key, ptr] : kept) {
-    allocator_->raw_delete(ptr);
-  }
-}
-
-std::vector<ForeignPool::Piece> ForeignPool::pieces() {
-  std::vector<Piece> all;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [ptr, piece] : pieces_) {
-    all.push_back(piece);
-  }
-  return all;
-}
 
 void ForeignPools::create(DeviceIndex device, MempoolId_t id, std::shared_ptr<CUDAAllocator> allocator) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -113,23 +49,21 @@ std::pair<ForeignPool*, MempoolId_t> ForeignPools::route(DeviceIndex device, cud
   return {nullptr, NO_POOL};
 }
 
-std::vector<std::pair<MempoolId_t, ForeignPool::Piece>> ForeignPools::pieces(DeviceIndex device) {
-  std::vector<std::pair<MempoolId_t, ForeignPool::Piece>> all;
+std::vector<std::pair<MempoolId_t, ForeignPool*>> ForeignPools::all(DeviceIndex device) {
+  std::vector<std::pair<MempoolId_t, ForeignPool*>> found;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [key, pool] : pools_) {
     if (key.first == device) {
-      for (const ForeignPool::Piece& piece : pool->pieces()) {
-        all.emplace_back(key.second, piece);
-      }
+      found.emplace_back(key.second, pool.get());
     }
   }
-  return all;
+  return found;
 }
 
 size_t ForeignPools::bytes(DeviceIndex device) {
   size_t sum = 0;
-  for (const auto& [id, piece] : pieces(device)) {
-    sum += piece.bytes;
+  for (const auto& [id, pool] : all(device)) {
+    sum += pool->bytes();
   }
   return sum;
 }

@@ -74,7 +74,7 @@ void History::write(const Event& event, std::shared_ptr<GatheredContext> context
       event.pool,
       c10::getApproximateTime(),
       std::move(context),
-      compile_contexts.empty() ? "" : compile_contexts.back(),
+      compile_contexts.empty() ? "N/A" : compile_contexts.back(),
       metadata_);
   for (const AllocatorTraceTracker& tracker : trackers_) {
     tracker(entry);

@@ -22,13 +22,15 @@ Library::Library(const std::string& path) {
 #undef FOREBAY_TORCH_FIND
 }
 
-forebay_pool* Library::pool() const {
+forebay_pool* Library::shared_pool() const {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (pool_ == nullptr) {
-    check(forebay_pool_shared(&pool_));
+  forebay_pool* made = pool_.load(std::memory_order_relaxed);
+  if (made == nullptr) {
+    check(forebay_pool_shared(&made));
+    pool_.store(made, std::memory_order_release);
   }
-  return pool_;
+  return made;
 }
 
 void Library::check(forebay_status status) const {

@@ -3,6 +3,7 @@
 
 #include <forebay.h>
 
+#include <atomic>
 #include <string>
 
 namespace forebay_torch {
@@ -16,12 +17,12 @@ namespace forebay_torch {
   X(forebay_get_stats)                  \
   X(forebay_ipc_export)                 \
   X(forebay_last_error_message)         \
+  X(forebay_malloc_for)                 \
   X(forebay_memory_info)                \
   X(forebay_pool_resource)              \
   X(forebay_pool_shared)                \
   X(forebay_reset_peaks)                \
   X(forebay_resource_set_peer_access)   \
-  X(forebay_set_fraction)               \
   X(forebay_set_limit)                  \
   X(forebay_set_mapping_observer)       \
   X(forebay_snapshot)                   \
@@ -31,7 +32,6 @@ namespace forebay_torch {
   X(forebay_torch_free)                 \
   X(forebay_torch_hold_pool)            \
   X(forebay_torch_init)                 \
-  X(forebay_torch_malloc)               \
   X(forebay_torch_pool_of)              \
   X(forebay_torch_pool_use_count)       \
   X(forebay_torch_record_stream)        \
@@ -49,13 +49,18 @@ class Library {
 #undef FOREBAY_TORCH_MEMBER
 
   // The shared pool. Made on first use, so that the environment is read no earlier than that.
-  forebay_pool* pool() const;
+  forebay_pool* pool() const {
+    forebay_pool* known = pool_.load(std::memory_order_acquire);
+    return known != nullptr ? known : shared_pool();
+  }
 
   // Throws the library's message unless `status` is OK.
   void check(forebay_status status) const;
 
  private:
-  mutable forebay_pool* pool_ = nullptr;
+  forebay_pool* shared_pool() const;
+
+  mutable std::atomic<forebay_pool*> pool_{nullptr};
 };
 
 } // namespace forebay_torch

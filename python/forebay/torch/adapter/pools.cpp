@@ -44,6 +44,7 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id) {
     try {
       const c10::cuda::CUDAGuard guard(index);
       pool->close();
+      share_limit(device(index));
     } catch (const std::exception& error) {
       TORCH_WARN("memory of a MemPool was not given back to its allocator: ", error.what());
     }
@@ -81,11 +82,22 @@ void Allocator::setUseOnOOM(DeviceIndex index, MempoolId_t id, bool use) {
 }
 
 // Against fragmentation, which Forebay removes by moving memory: its blocks are cut to what is asked for.
-void Allocator::setNoSplit(DeviceIndex index, MempoolId_t /*id*/) {
+void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id) {
   opened(index);
+  if (ForeignPool* pool = foreign_.find(index, id)) {
+    pool->set_no_split();
+  }
 }
 
+// Null for want of memory; a pool with an allocator of its own does not grow for others.
 void* Allocator::from_pool(Device& home, Block& block, MempoolId_t id) {
+  if (ForeignPool* pool = foreign_.find(home.index, id)) {
+    void* const ptr = pool->reuse(block.bytes, block.stream);
+    if (ptr != nullptr) {
+      std::tie(block.foreign, block.pool) = std::make_pair(pool, id);
+    }
+    return ptr;
+  }
   const auto self = std::this_thread::get_id();
   beginAllocateToPool(home.index, id, [self](cudaStream_t) { return std::this_thread::get_id() == self; });
   const auto leave = [&] {
@@ -100,7 +112,9 @@ void* Allocator::from_pool(Device& home, Block& block, MempoolId_t id) {
     throw;
   }
   leave();
-  block.pool = id;
+  if (ptr != nullptr) {
+    block.pool = id;
+  }
   return ptr;
 }
 

@@ -81,30 +81,35 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
   return info;
 }
 
-void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t pool, std::vector<SegmentInfo>& segments) {
-  for (const auto& [id, piece] : foreign_.pieces(index)) {
-    if (pool != NO_POOL && id != pool) {
+void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t wanted, std::vector<SegmentInfo>& segments) {
+  for (const auto& [id, pool] : foreign_.all(index)) {
+    if (wanted != NO_POOL && id != wanted) {
       continue;
     }
-    SegmentInfo& segment = segments.emplace_back();
-    segment.device = index;
-    segment.registration_counter = piece.number;
-    segment.address = reinterpret_cast<size_t>(piece.ptr);
-    segment.stream = piece.stream;
-    segment.is_large = piece.bytes > SMALL;
-    segment.owner_private_pool_id = id;
-    BlockInfo& entry = segment.blocks.emplace_back();
-    entry.size = piece.bytes;
-    entry.allocated = entry.active = piece.live;
-    if (piece.live) {
-      if (auto known = books_.find(piece.ptr)) {
-        entry.requested_size = known->requested;
-        entry.context_when_allocated = std::move(known->context);
+    for (const auto& [start, from] : pool->segments()) {
+      SegmentInfo& segment = segments.emplace_back();
+      segment.device = index;
+      segment.registration_counter = from.number;
+      segment.address = reinterpret_cast<size_t>(start);
+      segment.stream = from.stream;
+      segment.is_large = !from.small;
+      segment.owner_private_pool_id = id;
+      segment.total_size = from.bytes;
+      for (const auto& [at, part] : from.parts) {
+        BlockInfo& entry = segment.blocks.emplace_back();
+        entry.size = part.bytes;
+        entry.allocated = entry.active = part.live;
+        if (part.live) {
+          segment.allocated_size += part.bytes;
+          segment.active_size += part.bytes;
+          if (auto known = books_.find(at)) {
+            entry.requested_size = known->requested;
+            entry.context_when_allocated = std::move(known->context);
+          }
+        }
+        segment.requested_size += entry.requested_size;
       }
     }
-    segment.total_size = entry.size;
-    segment.requested_size = entry.requested_size;
-    segment.allocated_size = segment.active_size = piece.live ? entry.size : 0;
   }
 }
 
