@@ -521,6 +521,64 @@ fn a_private_block_freed_on_another_captured_stream_is_not_reused_before_that_st
 }
 
 #[test]
+fn a_private_block_is_not_used_again_while_another_stream_reads_it() {
+    for freed_in_a_capture in [false, true] {
+        let (driver, pool, home, other) = held_back(small());
+        let begin = || pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == home)).unwrap();
+        begin();
+        let block = pool.malloc(4 * MIB, DEVICE, home, 0).unwrap();
+        driver.fill(HOME, block, 1, 4 * MIB, home).unwrap();
+        driver.run_all();
+        let mut read = vec![0u8; 4 * MIB as usize];
+        pool.record_use(block, other).unwrap();
+        driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 4 * MIB, other).unwrap();
+        if !freed_in_a_capture {
+            pool.private_end(DEVICE, 1).unwrap();
+        }
+        pool.free(block, home).unwrap();
+        if freed_in_a_capture {
+            pool.private_end(DEVICE, 1).unwrap();
+        }
+        pool.check(DEVICE).unwrap();
+        begin();
+        let next = pool.malloc(4 * MIB, DEVICE, home, 0).unwrap();
+        assert_ne!(next, block, "freed in a capture: {freed_in_a_capture}");
+        pool.free(next, home).unwrap();
+        pool.private_end(DEVICE, 1).unwrap();
+        driver.run_all();
+        assert!(read.iter().all(|&byte| byte == 1));
+        begin();
+        let both = pool.malloc(8 * MIB, DEVICE, home, 0).unwrap();
+        assert_eq!(both, block.min(next), "both are free again");
+        pool.free(both, home).unwrap();
+        pool.private_end(DEVICE, 1).unwrap();
+        for _ in 0..3 {
+            pool.private_release(DEVICE, 1).unwrap();
+        }
+        pool.check(DEVICE).unwrap();
+        pool.trim(DEVICE, 0).unwrap();
+        assert_eq!(pool.stats(DEVICE).unwrap().physical, 0);
+    }
+}
+
+#[test]
+fn a_private_pool_that_is_released_while_another_stream_reads_its_block_waits_for_it() {
+    let (driver, pool, home, other) = held_back(small());
+    pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == home)).unwrap();
+    let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
+    pool.private_end(DEVICE, 1).unwrap();
+    driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
+    driver.run_all();
+    let mut read = vec![0u8; 14 * MIB as usize];
+    pool.record_use(block, other).unwrap();
+    driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 14 * MIB, other).unwrap();
+    pool.free(block, home).unwrap();
+    pool.private_release(DEVICE, 1).unwrap();
+    pool.check(DEVICE).unwrap();
+    is_read_in_time(&driver, &pool, block, home, &read);
+}
+
+#[test]
 fn a_stream_that_was_unregistered_is_not_touched_again_by_threads_that_make_room() {
     let driver = driver(HostOptions { capacity: 256 * MIB, ..HostOptions::default() });
     let pool = pool_on(&driver, Options::default());

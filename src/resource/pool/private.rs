@@ -31,8 +31,9 @@ pub(super) struct Private {
     pub references: u32,
     /// Its free memory, by stream slot: reuse within a capture follows the stream.
     pub owners: HashMap<u16, Owner>,
-    /// Freed during a capture while further streams used them: nothing can prove those uses over.
-    held: Vec<(u64, Owner)>,
+    /// Freed during a capture while further streams used them: inside of it nothing can prove those uses over. After it
+    /// they have their fences.
+    held: Vec<Deferred>,
 }
 
 impl Private {
@@ -43,12 +44,12 @@ impl Private {
 
     /// Blocks that wait for the capture's end.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
-        self.held.iter().map(|&(start, _)| start)
+        self.held.iter().map(|block| block.start)
     }
 
     /// Takes a block out of those that wait, if it does and is the one meant.
-    pub fn take_held(&mut self, start: u64, meant: impl Fn(u64) -> bool) -> bool {
-        let found = self.held.iter().position(|&(held, _)| held == start && meant(held));
+    pub fn take_held(&mut self, meant: impl Fn(&Deferred) -> bool) -> bool {
+        let found = self.held.iter().position(meant);
         found.map(|place| self.held.swap_remove(place)).is_some()
     }
 }
@@ -99,8 +100,9 @@ impl DevicePool {
             }
             None => Vec::new(),
         };
-        for (start, owner) in held {
-            inner.arena.give(start, owner, 0);
+        if !held.is_empty() {
+            inner.deferred.extend(held);
+            self.give_deferred(&mut inner);
         }
         Ok(())
     }
@@ -116,8 +118,13 @@ impl DevicePool {
                 return Ok(());
             }
             let private = inner.privates.remove(&id).unwrap_or_default();
-            for (start, owner) in private.held {
-                inner.arena.give(start, owner, 0);
+            // The wait for the device proves what their fences would.
+            let (of_this, others) = std::mem::take(&mut inner.deferred)
+                .into_iter()
+                .partition::<Vec<_>, _>(|block| private.owners.values().any(|&owner| owner == block.owner));
+            inner.deferred = others;
+            for block in private.held.into_iter().chain(of_this) {
+                inner.arena.give(block.start, block.owner, 0);
             }
             inner.released.extend(private.owners.values());
         }
@@ -191,9 +198,10 @@ impl DevicePool {
         if let Some(id) = inner.private_blocks.remove(&start) {
             // It goes back to the stream of its allocation, and only that stream's uses are in that order.
             let home = header.stream();
-            let used_elsewhere =
-                how.behind == Behind::Everything || stream.slot != home || uses.iter().any(|user| user.slot != home);
-            self.free_private(&mut inner, id, start, home, used_elsewhere);
+            let users: Vec<&Arc<Stream>> = uses.iter().chain([stream]).filter(|user| user.slot != home).collect();
+            let everything = (how.behind == Behind::Everything).then(|| self.fence_behind_everything());
+            let fences = users.iter().map(|user| self.fence_for_user(user)).chain(everything).collect();
+            self.free_private(&mut inner, id, start, home, fences);
             return Ok(());
         }
         let fences = self.raise_own(stream, how.captured).and_then(|()| {
@@ -248,7 +256,15 @@ impl DevicePool {
         Fence::after_everything(&self.events)
     }
 
-    fn free_private(&self, inner: &mut Inner, id: u128, start: u64, slot: u16, used_elsewhere: bool) {
+    /// `fences` are behind the uses on other streams; an error where those are part of a capture.
+    fn free_private(
+        &self,
+        inner: &mut Inner,
+        id: u128,
+        start: u64,
+        slot: u16,
+        fences: crate::driver::Result<Vec<Arc<Fence>>>,
+    ) {
         let Some(private) = inner.privates.get_mut(&id) else {
             // Its pool was released; the last replay may still be running.
             inner.quarantine.push((start, crate::pool::IDLE));
@@ -258,10 +274,11 @@ impl DevicePool {
             inner.quarantine.push((start, crate::pool::IDLE));
             return;
         };
-        if used_elsewhere && private.active > 0 {
-            private.held.push((start, owner));
-        } else {
-            inner.arena.give(start, owner, 0);
+        match fences {
+            Ok(fences) if fences.is_empty() => inner.arena.give(start, owner, 0),
+            Ok(fences) if private.active == 0 => inner.deferred.push(Deferred { start, owner, slot, fences }),
+            // What is part of a capture runs with its graph, in whose order the pool's memory is used again.
+            fences => private.held.push(Deferred { start, owner, slot, fences: fences.unwrap_or_default() }),
         }
     }
 }

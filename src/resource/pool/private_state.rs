@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::device::DevicePool;
+use super::inner::Deferred;
 use super::pool::Pool;
 use super::private::unknown;
 use super::stream::Stream;
@@ -54,12 +55,16 @@ impl DevicePool {
         let start =
             self.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN)).ok_or_else(|| self.bad_free(at))?;
         let mut inner = self.inner.lock();
-        let private = inner.privates.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let private = inner.privates.get(&id).ok_or_else(|| unknown(id))?;
         // A stream that was first seen while it was being captured may have another slot now.
         let mut owners: Vec<(u16, Owner)> = private.owners.iter().map(|(&slot, &owner)| (slot, owner)).collect();
         owners.sort_by_key(|&(slot, _)| slot != stream.slot);
-        // What waits for the capture's end was never handed on: it is still the block it was.
-        let waits = private.take_held(start, |start| self.table.read(start).grains() == grains);
+        // What waits for the capture's end, or for a fence, was never handed on: it is still the block it was.
+        let whole = |block: &Deferred| block.start == start && self.table.read(start).grains() == grains;
+        let its = |block: &Deferred| whole(block) && owners.iter().any(|&(_, owner)| owner == block.owner);
+        let deferred = inner.deferred.iter().position(its);
+        let waits = deferred.map(|place| inner.deferred.swap_remove(place)).is_some();
+        let waits = waits || inner.privates.get_mut(&id).is_some_and(|private| private.take_held(whole));
         let home = if waits {
             Some(self.table.read(start).stream())
         } else {

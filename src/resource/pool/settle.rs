@@ -85,7 +85,7 @@ impl DevicePool {
         }
     }
 
-    fn give_deferred(&self, inner: &mut Inner) {
+    pub(super) fn give_deferred(&self, inner: &mut Inner) {
         let mut waiting = std::mem::take(&mut inner.deferred);
         waiting.retain(|block| {
             let done = block.fences.iter().all(|fence| fence.passed());

@@ -73,7 +73,8 @@ impl DevicePool {
         let deferred = inner.deferred.iter().map(|block| block.start);
         let quarantined = inner.quarantine.iter().map(|&(start, _)| start);
         let held = inner.privates.iter().flat_map(|(&id, private)| private.held().map(move |start| (start, id)));
-        let held: HashMap<u64, u128> = held.collect();
+        let owned = inner.deferred.iter().filter_map(|block| Some((block.start, orders.get(&block.owner)?.1?)));
+        let held: HashMap<u64, u128> = held.chain(owned).collect();
         let waiting: HashSet<u64> = deferred.chain(quarantined).chain(held.keys().copied()).collect();
         let seen = inner.arena.spans().map(|span| {
             let header = self.table.read(span.start);
