@@ -3,6 +3,8 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <cstdio>
+
 namespace forebay_torch {
 
 namespace {
@@ -21,12 +23,25 @@ size_t rounded(size_t size) {
   return (size + GRAIN - 1) / GRAIN * GRAIN;
 }
 
+// As PyTorch writes sizes: "20.00 MiB". Without a stream of C++: those take what they need from the libstdc++ that was loaded
+// first, which need not be the one that this was compiled for.
+std::string text_of(uint64_t bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB"};
+  double amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; amount > 1024 && unit < 3; unit++) {
+    amount /= 1024;
+  }
+  char text[64];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", amount, units[unit]);
+  return text;
+}
+
 // In the words that users' programs look for.
 std::string shortage(size_t size, DeviceIndex device, uint64_t free, uint64_t total) {
-  const std::string asked = size >= EXA ? "more than 1EB memory" : c10::CachingAllocator::format_size(size);
-  return c10::str(
-      "CUDA out of memory. Tried to allocate ", asked, ". GPU ", static_cast<int>(device), " has a total capacity of ",
-      c10::CachingAllocator::format_size(total), " of which ", c10::CachingAllocator::format_size(free), " is free. ");
+  return "CUDA out of memory. Tried to allocate " + (size >= EXA ? std::string("more than 1EB memory") : text_of(size)) +
+      ". GPU " + std::to_string(static_cast<int>(device)) + " has a total capacity of " + text_of(total) + " of which " +
+      text_of(free) + " is free. ";
 }
 
 DeviceIndex current_device() {
@@ -290,7 +305,7 @@ void Allocator::out_of_memory(Device& home, size_t size, const std::string& repo
   for (const auto& observer : observers) {
     observer(home.index, size, total, free);
   }
-  TORCH_CHECK_WITH(OutOfMemoryError, false, shortage(size, home.index, free, total), report);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, shortage(size, home.index, free, total) + report);
 }
 
 // ---- in
