@@ -44,6 +44,15 @@ std::string shortage(size_t size, DeviceIndex device, uint64_t free, uint64_t to
       text_of(free) + " is free. ";
 }
 
+// Tensors die in the destructors of a thread too, when PyTorch does not know any more which stream is current there.
+thread_local bool thread_ends = false;
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    thread_ends = true;
+  }
+};
+
 DeviceIndex current_device() {
   DeviceIndex device = -1;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
@@ -78,7 +87,8 @@ std::string Allocator::name() {
 Allocator::Device& Allocator::device(DeviceIndex index) {
   TORCH_CHECK(
       0 <= index && static_cast<size_t>(index) < devices_.size(),
-      "device ", static_cast<int>(index), " asked for; PyTorch was initialised with ", devices_.size(), " devices");
+      "device ", std::to_string(static_cast<int>(index)), " asked for; PyTorch was initialised with ",
+      std::to_string(devices_.size()), " devices");
   return *devices_[index];
 }
 
@@ -356,10 +366,13 @@ void Allocator::finish(void* ptr, const Block& block) {
 // that stream is done with it, and its addresses may go.
 void Allocator::behind_current(void* ptr, const Block& block) {
   // A private pool's memory stays with its stream; and without a GPU no stream is current.
-  if (block.pool != NO_POOL || block.device >= c10::cuda::device_count()) {
+  if (thread_ends || block.pool != NO_POOL || block.device >= c10::cuda::device_count()) {
     return;
   }
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(block.device).stream();
+  // Made after PyTorch's own record of current streams, so it goes before that one does.
+  thread_local const ThreadEnd end;
+  (void)&end;
   if (C10_LIKELY(current == block.stream)) {
     return;
   }

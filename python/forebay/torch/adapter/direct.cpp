@@ -10,7 +10,7 @@ void* Direct::take(size_t bytes) {
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     TORCH_CHECK_WITH(
-        OutOfMemoryError, false, "CUDA out of memory. cudaMalloc gave nothing for ", bytes,
+        OutOfMemoryError, false, "CUDA out of memory. cudaMalloc gave nothing for ", std::to_string(bytes),
         " bytes; torch.cuda.caching_allocator_enable(False) is in force");
   }
   C10_CUDA_CHECK(error);

@@ -64,7 +64,7 @@ double Allocator::getMemoryFraction(DeviceIndex index) {
 }
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex index) {
-  TORCH_CHECK(0 <= fraction && fraction <= 1, "memory fraction is ", fraction, "; it takes a number from 0 to 1");
+  TORCH_CHECK(0 <= fraction && fraction <= 1, "memory fraction is ", std::to_string(fraction), "; it takes a number from 0 to 1");
   Device& home = opened(index);
   uint64_t free = 0, total = 0;
   library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));

@@ -40,7 +40,7 @@ void* ForeignPool::grow(size_t bytes, cudaStream_t stream) {
   const size_t length = segment_bytes(bytes);
   auto* const at = static_cast<char*>(allocator_->raw_alloc_with_stream(length, stream));
   TORCH_CHECK_WITH(
-      OutOfMemoryError, at != nullptr, "CUDA out of memory. The allocator of this MemPool gave nothing for ", length, " bytes");
+      OutOfMemoryError, at != nullptr, "CUDA out of memory. The allocator of this MemPool gave nothing for ", std::to_string(length), " bytes");
   const std::lock_guard<std::mutex> lock(mutex_);
   Segment& segment = segments_[at];
   segment.bytes = length;
