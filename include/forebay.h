@@ -978,8 +978,8 @@ enum forebay_status forebay_base_address(struct forebay_pool *pool,
                                          void **base,
                                          uint64_t *bytes);
 
-// `forebay_malloc_for` if it takes no driver call and no wait: mostly, what the stream freed last. For callers that hold a
-// lock which others need meanwhile, such as an interpreter's. Any thread.
+// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
+// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
 //
 // Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
 uint32_t forebay_malloc_at_once(struct forebay_pool *pool,
@@ -1085,7 +1085,8 @@ enum forebay_status forebay_resource_allocate(struct forebay_resource *resource,
                                               void *stream,
                                               struct forebay_buffer **out);
 
-// The same if it takes no driver call and no wait: mostly, what the stream freed last in a pool of Forebay's. For callers
+// The same if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly, what the
+// stream freed last in a pool of Forebay's, or free memory that is mapped there. For callers
 // that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
 //
 // Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.

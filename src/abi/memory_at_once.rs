@@ -6,8 +6,8 @@ use super::guard;
 use super::handle::{ForebayPool, address, output, pointer, stream as handle};
 use super::memory::tag;
 
-/// `forebay_malloc_for` if it takes no driver call and no wait: mostly, what the stream freed last. For callers that hold a
-/// lock which others need meanwhile, such as an interpreter's. Any thread.
+/// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
+/// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
 ///
 /// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
 ///

@@ -182,7 +182,8 @@ pub unsafe extern "C" fn forebay_resource_allocate(
     })
 }
 
-/// The same if it takes no driver call and no wait: mostly, what the stream freed last in a pool of Forebay's. For callers
+/// The same if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly, what the
+/// stream freed last in a pool of Forebay's, or free memory that is mapped there. For callers
 /// that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
 ///
 /// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.

@@ -128,7 +128,7 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
 
-    /// Allocates if that takes no driver call and no wait: never more than a short turn with a lock under which nobody waits
+    /// Allocates if that takes no wait, and no more of the driver than whether a registered stream is captured: never more than a short turn with a lock under which nobody waits
     /// for the GPU or calls back. `None` changed nothing, and [`MemoryResource::allocate`] may well succeed.
     fn allocate_at_once(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
         None

@@ -1,7 +1,8 @@
 //! One device's pool: the fast ways in and out. What they cannot serve goes to `room.rs` and `settle.rs`.
 //!
 //! Locks, always taken in this order: `inner` (the arena), then one stream's `hot`, then `peaks`.
-//! A hit takes its stream's `hot` alone. Nothing waits for the GPU under `inner`.
+//! A hit takes its stream's `hot` alone; one that the front cannot serve tries for `inner` under it, and never waits for it
+//! there. Nothing waits for the GPU under `inner`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The hit: a request that the stream's front cache serves, and a free that it takes.
 //!
-//! No driver call, no allocation, no hashing, one lock that only this stream's users take. Everything out of
-//! the ordinary answers "not here", and the long way round (`pool.rs`) is taken instead.
+//! No driver call, no allocation, no hashing, one lock that only this stream's users take. A request that the front lacks
+//! and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether a registered
+//! stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -141,7 +142,7 @@ fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
 
 impl Pool {
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
-    /// as that: no driver call, and no lock under which anybody waits for the GPU or calls back.
+    /// as that: nothing that waits, and no lock under which anybody waits for the GPU or calls back.
     #[inline(always)]
     pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let (handle, id) = (handle.canonical(), self.id());

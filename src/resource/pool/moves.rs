@@ -16,24 +16,27 @@ const GROWTH: u64 = 2;
 /// The time that moves may still take.
 #[derive(Debug)]
 pub(super) struct Moves {
-    /// What may still be used, and what was used beyond that: the last move may have been a long one.
-    left: Duration,
-    debt: Duration,
+    /// In nanoseconds; below 0 where the last move took more than there was.
+    left: i64,
     since: Instant,
+}
+
+/// That many nanoseconds, as a number that can be a debt.
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl Moves {
     pub fn new(now: Instant) -> Self {
-        Self { left: MOST, debt: Duration::ZERO, since: now }
+        Self { left: nanos(MOST), since: now }
     }
 
     /// Whether anything is left.
     pub fn allowed(&mut self, now: Instant) -> bool {
-        let earned = now.saturating_duration_since(self.since) / SHARE;
-        self.left = (self.left + earned.saturating_sub(self.debt)).min(MOST);
-        self.debt = self.debt.saturating_sub(earned);
+        let earned = nanos(now.saturating_duration_since(self.since) / SHARE);
+        self.left = self.left.saturating_add(earned).min(nanos(MOST));
         self.since = now;
-        self.left > Duration::ZERO
+        self.left > 0
     }
 
     /// Whether memory may be taken instead. Bytes.
@@ -43,8 +46,7 @@ impl Moves {
 
     /// Books what a move took.
     pub fn took(&mut self, time: Duration) {
-        self.debt += time.saturating_sub(self.left);
-        self.left = self.left.saturating_sub(time);
+        self.left = self.left.saturating_sub(nanos(time));
     }
 }
 

@@ -40,8 +40,8 @@ pub(super) struct Stream {
 }
 
 /// How a thread waits for a front: it is held for tens of nanoseconds, so for a microsecond it looks again, and then
-/// lets others run, since who holds it may have lost its core. A lock that is given up by a plain store makes a hit a
-/// quarter cheaper than one that can wake a sleeper.
+/// lets others run, since who holds it may have lost its core. It is given up by a plain store, where a lock that can wake a
+/// sleeper needs a second atomic instruction.
 #[derive(Debug)]
 pub(super) struct Briefly;
 
