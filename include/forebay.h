@@ -537,8 +537,10 @@ typedef struct forebay_block {
   uint64_t private_first;
   // Second part.
   uint64_t private_second;
+  // How many bytes its user asked for; 0 unless it is live.
+  uint64_t requested;
   // Zero.
-  uint64_t reserved[2];
+  uint64_t reserved;
 } forebay_block;
 
 // Takes one block. Must not throw; may use the pool.
@@ -621,6 +623,20 @@ typedef struct forebay_stream_stats {
   // Zero.
   uint64_t reserved[4];
 } forebay_stream_stats;
+
+// A block that PyTorch has.
+typedef struct forebay_torch_block {
+  // Its size in bytes.
+  uint64_t bytes;
+  // How many bytes were asked for.
+  uint64_t requested;
+  // The stream of its allocation; NULL in what `forebay_torch_free_while` answers, which does not look for it.
+  void *stream;
+  // The device it is on.
+  int32_t device;
+  // Zero.
+  uint32_t reserved;
+} forebay_torch_block;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1370,6 +1386,21 @@ void forebay_torch_end_allocate_to_pool(int device, uint64_t id_first, uint64_t 
 void forebay_torch_release_pool(int device,
                                 uint64_t id_first,
                                 uint64_t id_second);
+
+// The live block that starts at `ptr`. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE unless one starts there that PyTorch has.
+enum forebay_status forebay_torch_block_at(const void *ptr, struct forebay_torch_block *out);
+
+// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream `current` has
+// now: the one that is current where a program frees it, and may have used it. A block of a private pool stays in the order
+// of its own stream, and a `current` that is being captured is not asked. `out` learns what the block was. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr` that PyTorch has.
+enum forebay_status forebay_torch_free_while(void *ptr,
+                                             uint32_t has_current,
+                                             void *current,
+                                             struct forebay_torch_block *out);
 
 // Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
 // Any thread.

@@ -28,6 +28,7 @@ MATRIX = {
     "pinned": ("own", "torch", "forebay"),
     "numba": ("own", "rmm-pool", "forebay"),
     "core": ("own", "forebay"),
+    "core-registered": ("own", "forebay"),
     "core-default": ("own", "forebay"),
 }
 WHAT = {
@@ -37,6 +38,7 @@ WHAT = {
     "pinned": "pinned memory, 4 KiB, for CuPy",
     "numba": "Numba device_array(512)",
     "core": "cuda.core Device.allocate(512), stream of its own",
+    "core-registered": "the same, promised to live (forebay.register_stream)",
     "core-default": "cuda.core Device.allocate(512), default stream",
 }
 WHO = {
@@ -132,7 +134,7 @@ def numba_pair(who):
     return lambda: array(512, kind)
 
 
-def core_pair(who, default=False):
+def core_pair(who, default=False, registered=False):
     from cuda.core import Device, StreamOptions
 
     device = Device(0)
@@ -142,6 +144,8 @@ def core_pair(who, default=False):
 
         forebay.cuda_core.install(0)
     stream = device.default_stream if default else device.create_stream(options=StreamOptions(nonblocking=True))
+    if registered and who == "forebay":
+        forebay.register_stream(stream)
     allocate = device.allocate
     held = allocate(512, stream=stream)  # the pool stays
 
@@ -154,6 +158,7 @@ def core_pair(who, default=False):
 PAIRS = {
     "torch": torch_pair, "cupy": cupy_pair, "cupy-async": cupy_async_pair, "pinned": pinned_pair, "numba": numba_pair,
     "core": core_pair, "core-default": lambda who: core_pair(who, default=True),
+    "core-registered": lambda who: core_pair(who, registered=True),
 }  # fmt: skip
 
 

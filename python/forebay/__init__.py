@@ -40,7 +40,7 @@ from ._resources._managed import ManagedMemoryResource, ManagedMemoryResourceOpt
 from ._resources._pinned import PinnedMemoryResource, PinnedMemoryResourceOptions
 from ._resources._pool_resource import PoolMemoryResource
 from ._resources._virtual import VirtualMemoryResource, VirtualMemoryResourceOptions
-from ._stream import Stream
+from ._stream import Stream, register_stream, unregister_stream
 from .typing import (
     ManagedMemoryLocationType,
     VirtualMemoryAccessType,
@@ -104,6 +104,8 @@ __all__ = [
     "export_foreign",
     "export_pointer",
     "library_path",
+    "register_stream",
     "serve",
     "typing",
+    "unregister_stream",
 ]

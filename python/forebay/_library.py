@@ -141,6 +141,8 @@ forebay_torch_release_pool = _function("forebay_torch_release_pool", _device, c_
 # ---- streams
 forebay_stream_create = _function("forebay_stream_create", _object, _device, _out)
 forebay_stream_destroy = _function("forebay_stream_destroy", _object, _device, _stream)
+forebay_stream_register = _function("forebay_stream_register", _object, _device, _stream)
+forebay_stream_unregister = _function("forebay_stream_unregister", _object, _device, _stream)
 forebay_stream_synchronize = _function("forebay_stream_synchronize", _object, _device, _stream)
 
 # ---- resources

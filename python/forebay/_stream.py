@@ -8,7 +8,7 @@ from typing import Any, Optional
 from . import _library
 from ._arguments import MAX_SIZE, as_device
 from ._errors import check
-from ._pool import shared_pool
+from ._pool import Pool, shared_pool
 
 #: The legacy default stream under the number that DLPack and the CUDA Array Interface give it.
 LEGACY_DEFAULT = 1
@@ -104,6 +104,48 @@ class Stream:
         if self._created is None:
             return "<forebay.Stream closed>"
         return f"<forebay.Stream {self.handle:#x} device={self.device_id}>"
+
+
+def register_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None) -> None:
+    """Promises that a stream lives until :func:`unregister_stream`: what is freed on it then costs no event.
+
+    Parameters
+    ----------
+    stream : object
+        A stream of any library, or its CUstream. A default stream needs no promise.
+    device : int or object with ``device_id``
+        The stream's device.
+    pool : forebay.Pool, optional
+        The pool that is told. None: the shared pool.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no stream, or stream 2, the calling thread's default stream, which ends with its thread.
+    RuntimeError
+        If there is no usable driver, or this is a forked child.
+
+    Notes
+    -----
+    Any thread. For streams that a program makes and keeps; those of `forebay.Stream` and of PyTorch are registered already. A
+    registered stream must not be captured but through what tells Forebay of it, as ``torch.cuda.graph`` does.
+    """
+    check(_library.forebay_stream_register(_told(pool), as_device(device, "device"), resolve(stream)[0]))
+
+
+def unregister_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None) -> None:
+    """Ends the promise of :func:`register_stream`; the stream must still live, and may be destroyed afterwards.
+
+    Raises
+    ------
+    forebay.NotFoundError
+        If it is not registered.
+    """
+    check(_library.forebay_stream_unregister(_told(pool), as_device(device, "device"), resolve(stream)[0]))
+
+
+def _told(pool: Optional[Pool]) -> int:
+    return shared_pool() if pool is None else pool._handle
 
 
 def synchronize(device_id: int, handle: Optional[int]) -> None:

@@ -254,7 +254,8 @@ class Block(Structure):
         ("is_private", c_uint32),
         ("private_first", c_uint64),
         ("private_second", c_uint64),
-        ("reserved", c_uint64 * 2),
+        ("requested", c_uint64),
+        ("reserved", c_uint64),
     ]
 
 

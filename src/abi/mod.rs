@@ -27,6 +27,7 @@ pub mod stats;
 pub mod status;
 pub mod streams;
 pub mod torch;
+pub mod torch_blocks;
 pub mod torch_pools;
 pub mod version;
 mod versioned;

@@ -48,8 +48,10 @@ pub struct ForebayBlock {
     pub private_first: u64,
     /// Second part.
     pub private_second: u64,
+    /// How many bytes its user asked for; 0 unless it is live.
+    pub requested: u64,
     /// Zero.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
 }
 
 /// Takes one block. Must not throw; may use the pool.
@@ -148,7 +150,8 @@ impl From<BlockInfo> for ForebayBlock {
             is_private: block.private.is_some().into(),
             private_first: (private >> 64) as u64,
             private_second: private as u64,
-            reserved: [0; 2],
+            requested: block.requested,
+            reserved: 0,
         }
     }
 }

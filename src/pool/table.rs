@@ -111,7 +111,8 @@ impl Header {
 struct Cell {
     header: AtomicU64,
     block: AtomicU32,
-    unused: u32,
+    /// Bytes of the block's last grain that its caller did not ask for.
+    unasked: AtomicU32,
 }
 
 const _: () = assert!(Header::PLACE + WINDOW_BITS == u64::BITS);
@@ -137,6 +138,19 @@ impl Place<'_> {
     #[inline]
     pub fn write(self, header: Header) {
         self.cell.header.store(header.0 | self.bits, Ordering::Release);
+    }
+
+    /// How many bytes of the block that is live here its caller did not ask for.
+    #[inline]
+    #[must_use]
+    pub fn unasked(self) -> u32 {
+        self.cell.unasked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that, before anybody else knows of the block.
+    #[inline]
+    pub fn set_unasked(self, bytes: u32) {
+        self.cell.unasked.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -205,6 +219,14 @@ impl Table {
     #[inline]
     pub fn write(&self, grain: u64, header: Header) {
         self.place_to_write(grain).write(header);
+    }
+
+    /// Writes the cell of a block that is given out, and how many of its bytes were not asked for.
+    #[inline]
+    pub fn give_out(&self, grain: u64, header: Header, unasked: u32) {
+        let place = self.place_to_write(grain);
+        place.set_unasked(unasked);
+        place.write(header);
     }
 
     /// Writes `new` if the cell still says `old`. Of two frees of one block, one gets `true`.

@@ -24,6 +24,6 @@ pub mod virtual_memory;
 
 pub use error::{Error, Result};
 pub use pool::{
-    BlockInfo, BlockState, Callback, DevicePool, Filter, Location, Mapping, Observer, Options, Pool, Stats,
+    Account, BlockInfo, BlockState, Callback, DevicePool, Filter, Location, Mapping, Observer, Options, Pool, Stats,
     StreamStats, TAGS, configure, existing, own_private_id, shared,
 };

@@ -77,6 +77,31 @@ class Others(Case):
                 resource.allocate(64, stream)
 
 
+class Promises(Case):
+    def test_a_promise_ends_once(self):
+        with forebay.Stream() as stream:  # which is registered from the start
+            forebay.register_stream(stream)
+            forebay.unregister_stream(Protocol((0, stream.handle)))
+            with self.assertRaisesRegex(forebay.NotFoundError, "not registered"):
+                forebay.unregister_stream(stream)
+            resource = forebay.PoolMemoryResource()
+            for _ in range(3):
+                resource.allocate(4096, stream).close()
+            forebay.register_stream(stream.handle, device=0, pool=forebay.Pool.shared())
+            for _ in range(3):
+                resource.allocate(4096, stream).close()
+
+    def test_what_cannot_be_promised(self):
+        with self.assertRaises(TypeError):
+            forebay.register_stream("stream")
+        with self.assertRaisesRegex(ValueError, "stream 2"):
+            forebay.register_stream(2)
+        with self.assertRaises(ValueError):
+            forebay.register_stream(0, device=99)
+        with self.assertRaises(forebay.NotFoundError):
+            forebay.unregister_stream(0)
+
+
 class Own(Case):
     def test_what_it_is(self):
         with forebay.Stream(device=0) as stream:

@@ -31,7 +31,9 @@ impl Pool {
     #[cold]
     fn malloc_captured(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         let grains = self.grains(bytes, device)?;
-        self.on_stream(device, stream, |home, stream, _| home.allocate_captured(stream, grains, tag))
+        self.on_stream(device, stream, |home, stream, _| {
+            home.asked(bytes, home.allocate_captured(stream, grains, tag)?)
+        })
     }
 
     /// Gives the memory back that captures took which nobody had announced, once the device is done with it; what is

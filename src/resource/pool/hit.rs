@@ -1,6 +1,7 @@
 //! The hit: a request that the stream's front cache serves, and a free that it takes.
 //!
-//! No driver call, no allocation, no hashing, one lock that only this stream's users take. A request that the front lacks
+//! No driver call, no allocation, no hashing, one lock that only this stream's users take. (A stream that was not registered
+//! costs three short calls: two tell that its handle still names it, and its free records an event.) A request that the front lacks
 //! and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether a registered
 //! stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
 
@@ -8,12 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::account::unasked;
 use super::device::DevicePool;
 use super::pool::Pool;
 use super::stream::Stream;
+use super::streams::Standing;
 use crate::driver::Capture;
 use crate::driver::process::is_forked;
-use crate::pool::{Cached, Header, State};
+use crate::pool::{Cached, Header, Place, State};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A stream that this thread used lately, and its device.
@@ -143,14 +146,28 @@ fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
 impl Pool {
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
     /// as that: nothing that waits, and no lock under which anybody waits for the GPU or calls back.
+    /// Never for a stream that was not registered.
     #[inline(always)]
     pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
+        self.malloc_hit_known(bytes, device, handle, tag, |_, _| false)
+    }
+
+    /// The same. `known` tells whether a stream that was not registered is the one that its handle names.
+    #[inline(always)]
+    pub(super) fn malloc_hit_known(
+        &self,
+        bytes: u64,
+        device: i32,
+        handle: StreamHandle,
+        tag: u8,
+        known: impl FnOnce(&DevicePool, &Stream) -> bool,
+    ) -> Option<Address> {
         let (handle, id) = (handle.canonical(), self.id());
         let fits = |shortcut: &&Shortcut| {
             shortcut.handle.get() == handle && shortcut.pool.get() == id && shortcut.device.get() == device
         };
         let (home, stream) = shortcuts().iter().find(fits)?.get()?;
-        if !stream.is_durable() || home.routing.load(Ordering::Acquire) != 0 || is_forked() {
+        if home.routing.load(Ordering::Acquire) != 0 || is_forked() || !(stream.is_durable() || known(home, stream)) {
             return None;
         }
         let grains = bytes.div_ceil(GRAIN);
@@ -162,7 +179,7 @@ impl Pool {
             }
             None => home.take_now(stream, grains)?,
         };
-        home.table.write(start, Header::live(grains, stream.slot, tag, false));
+        home.table.give_out(start, Header::live(grains, stream.slot, tag, false), unasked(bytes));
         let peak = stream.charge(&mut hot, grains, tag);
         drop(hot);
         if peak {
@@ -172,23 +189,38 @@ impl Pool {
     }
 
     /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
+    /// Never for a stream that was not registered: its event might have to wait for room in the stream's queue.
     #[inline(always)]
     pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
+        self.free_hit_seen(at, handle, |_, _| false, |_, _, _| Some(())).is_some()
+    }
+
+    /// The same. `fence` does what a stream that was not registered needs. `look` sees the block before it goes, and refuses with
+    /// `None`; its answer comes back where the block was taken.
+    #[inline(always)]
+    pub(super) fn free_hit_seen<T>(
+        &self,
+        at: Address,
+        handle: StreamHandle,
+        fence: impl FnOnce(&DevicePool, &Stream) -> bool,
+        look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
+    ) -> Option<T> {
         let (handle, id) = (handle.canonical(), self.id());
         let named = |shortcut: &&Shortcut| shortcut.handle.get() == handle && shortcut.pool.get() == id;
         let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
-        let Some((home, stream)) = found.find(|(home, _)| home.spans(at)) else { return false };
-        if !stream.is_durable() || !at.0.is_multiple_of(GRAIN) || is_forked() {
-            return false;
+        let (home, stream) = found.find(|(home, _)| home.spans(at))?;
+        if !at.0.is_multiple_of(GRAIN) || is_forked() || !(stream.is_durable() || fence(home, stream)) {
+            return None;
         }
         let start = (at.0 - home.base.0) / GRAIN;
-        let Some(place) = home.table.place(start) else { return false };
+        let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
         let mut hot = stream.hot.lock();
         let header = place.read();
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
-            return false;
+            return None;
         }
+        let seen = look(home, place, header)?;
         place.write(header.cached());
         stream.credit(&mut hot, header.grains(), header.tag());
         let left = hot.front.push(Cached { start, grains: header.grains() });
@@ -196,11 +228,23 @@ impl Pool {
         if let Some(left) = left {
             home.give_back(stream, left);
         }
-        true
+        Some(seen)
     }
 }
 
 impl DevicePool {
+    /// Whether a stream that was not registered is certainly the one that its handle names, and not captured.
+    #[inline(never)]
+    pub(super) fn is_as_known(&self, stream: &Stream) -> bool {
+        self.capabilities.stream_identity && self.standing(stream) == Standing::Current
+    }
+
+    /// Raises the fence of such a stream, behind what the block of a free may still be used by. Returns whether that went well.
+    #[inline(never)]
+    pub(super) fn fence_now(&self, stream: &Stream) -> bool {
+        self.is_as_known(stream) && self.raise_own(stream, false).is_ok()
+    }
+
     /// The best fit of what `stream` may use as it is. Called with the stream's front locked, against the order of the
     /// locks: so it only tries the arena's. A registered stream is asked whether it is captured, as a longer way would.
     #[inline(never)]

@@ -8,6 +8,7 @@
 //!
 //! `shared` holds the one pool of the process that every framework uses.
 
+mod account;
 mod backing;
 mod captured;
 mod device;
@@ -39,6 +40,7 @@ mod streams;
 mod tests;
 mod trim;
 
+pub use account::Account;
 pub use device::DevicePool;
 pub use options::{Location, Options};
 pub use pool::Pool;

@@ -149,7 +149,7 @@ impl Pool {
     /// See [`Error`]; nothing was changed.
     #[inline(always)]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        match self.malloc_hit(bytes, device, stream, tag) {
+        match self.malloc_hit_known(bytes, device, stream, tag, DevicePool::is_as_known) {
             Some(address) => Ok(address),
             None => self.malloc_missed(bytes, device, stream, tag),
         }
@@ -162,7 +162,9 @@ impl Pool {
         if grains == 0 {
             return Ok(Address(0));
         }
-        self.on_stream(device, stream, |home, stream, captured| home.allocate(stream, grains, tag, captured))
+        self.on_stream(device, stream, |home, stream, captured| {
+            home.asked(bytes, home.allocate(stream, grains, tag, captured)?)
+        })
     }
 
     /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of
@@ -175,7 +177,9 @@ impl Pool {
         if grains == 0 {
             return Ok(Address(0));
         }
-        self.on_stream(device, stream, |home, stream, captured| home.allocate_ready(stream, grains, tag, captured))
+        self.on_stream(device, stream, |home, stream, captured| {
+            home.asked(bytes, home.allocate_ready(stream, grains, tag, captured)?)
+        })
     }
 
     /// How many grains a request needs, if it can be made here at all.
@@ -235,7 +239,10 @@ impl Pool {
         stream: StreamHandle,
         free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
     ) -> Result<()> {
-        if self.free_hit(at, stream) { Ok(()) } else { self.free_missed(at, stream, free) }
+        match self.free_hit_seen(at, stream, DevicePool::fence_now, |_, _, _| Some(())) {
+            Some(()) => Ok(()),
+            None => self.free_missed(at, stream, free),
+        }
     }
 
     #[cold]

@@ -80,6 +80,6 @@ impl DevicePool {
         self.table.write(start, Header::live(grains, stream.slot, tag, true));
         drop(inner);
         self.book(stream, grains, tag);
-        Ok(())
+        self.asked(bytes, at).map(drop)
     }
 }

@@ -56,17 +56,20 @@ impl DevicePool {
 
     /// A fence behind all work of a durable stream that is not asking itself, unless that could break a capture.
     pub(super) fn fence_after(&self, stream: &Stream) -> crate::driver::Result<Arc<Fence>> {
-        let in_the_way = if Self::lives_forever(stream.handle) {
-            // An event on the legacy stream breaks the capture of any stream that synchronises with it.
-            self.routing.load(Ordering::Acquire) != 0
-        } else {
-            self.driver.stream_capture(self.device, stream.handle)? != Capture::None
-        };
-        if in_the_way {
+        if self.fence_disturbs_capture(stream)? {
             let why = format!("no event can be recorded on stream {} during a capture", stream.handle);
             return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
         }
         Fence::after(&self.events, stream.handle)
+    }
+
+    /// Whether an event on a living stream would break a capture, or become a part of one.
+    pub(super) fn fence_disturbs_capture(&self, stream: &Stream) -> crate::driver::Result<bool> {
+        if Self::lives_forever(stream.handle) {
+            // An event on the legacy stream breaks the capture of any stream that synchronises with it.
+            return Ok(self.routing.load(Ordering::Acquire) != 0);
+        }
+        Ok(self.driver.stream_capture(self.device, stream.handle)? != Capture::None)
     }
 
     /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.

@@ -27,6 +27,8 @@ pub struct BlockInfo {
     pub address: Address,
     /// Its length.
     pub bytes: u64,
+    /// How many bytes its user asked for; 0 unless it is live.
+    pub requested: u64,
     /// What it is.
     pub state: BlockState,
     /// The framework that has it; 0 for a free one.
@@ -94,7 +96,9 @@ impl DevicePool {
                 None => (BlockState::Free, 0, by_slot(header.stream()), None),
             };
             let address = self.address(span.start);
-            BlockInfo { address, bytes: span.grains * GRAIN, state, tag, stream, private }
+            let bytes = span.grains * GRAIN;
+            let requested = if state == BlockState::Live { bytes - u64::from(self.unasked(span.start)) } else { 0 };
+            BlockInfo { address, bytes, requested, state, tag, stream, private }
         });
         seen.collect()
     }

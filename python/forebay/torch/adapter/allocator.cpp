@@ -3,6 +3,7 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <climits>
 #include <cstdio>
 
 namespace forebay_torch {
@@ -102,6 +103,7 @@ Allocator::Device& Allocator::opened(DeviceIndex index) {
       if (const forebay_stats before = figures(index); before.physical > 0) {
         books_.mapped(index, before.physical, true);
       }
+      only_.store(only_.load() == NONE ? index : SEVERAL, std::memory_order_relaxed);
       home.open.store(true, std::memory_order_release);
     }
   }
@@ -188,22 +190,40 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
     return direct_.take(size);
   }
   Device& home = opened(index);
+  if (C10_UNLIKELY(history_.watched() || foreign_.routing() || home.routes.load(std::memory_order_acquire) > 0)) {
+    return take_noted(home, size, stream);
+  }
+  void* ptr = ask(index, size, stream);
+  if (C10_UNLIKELY(ptr == nullptr)) {
+    Block block = unnoted(home, size, stream);
+    ptr = after_shortage(home, block);
+    if (block.pool != NO_POOL) {
+      books_.note(ptr, std::move(block));
+    }
+  }
+  books_.count(index, rounded(size), size, true);
+  tell_of(ptr, index, rounded(size));
+  return ptr;
+}
+
+Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) {
   Block block;
   block.requested = size;
   block.bytes = rounded(size);
-  block.device = index;
+  block.device = home.index;
   block.stream = stream;
+  return block;
+}
+
+// While there is more to say about a block than Forebay knows.
+void* Allocator::take_noted(Device& home, size_t size, cudaStream_t stream) {
+  Block block = unnoted(home, size, stream);
   block.context = history_.gather(RecordContext::STATE);
   const Cause cause(block.context);
-  void* ptr = nullptr;
   if (C10_UNLIKELY(foreign_.routing())) {
-    std::tie(block.foreign, block.pool) = foreign_.route(index, stream);
+    std::tie(block.foreign, block.pool) = foreign_.route(home.index, stream);
   }
-  if (block.foreign != nullptr) {
-    ptr = from_foreign(home, block);
-  } else {
-    ptr = reserve(home, block);
-  }
+  void* ptr = block.foreign != nullptr ? from_foreign(home, block) : reserve(home, block);
   enter(ptr, std::move(block));
   return ptr;
 }
@@ -211,14 +231,20 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
 void Allocator::enter(void* ptr, Block block) {
   const Event event{
       TraceEntry::ALLOC, block.device, reinterpret_cast<size_t>(ptr), block.requested, block.stream, block.pool};
-  const auto size = static_cast<int64_t>(block.bytes);
+  const size_t bytes = block.bytes;
   auto context = block.context;
-  books_.add(ptr, std::move(block));
+  books_.count(block.device, bytes, block.requested, true);
+  if (block.foreign != nullptr || block.pool != NO_POOL || block.context != nullptr) {
+    books_.note(ptr, std::move(block));
+  }
   history_.record(event, std::move(context));
+  tell_of(ptr, event.device, bytes);
+}
+
+// PyTorch's profiler, and whoever traces what is done to the GPU.
+void Allocator::tell_of(void* ptr, DeviceIndex index, size_t bytes) {
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
-    c10::reportMemoryUsageToProfiler(
-        ptr, size, books_.allocated_bytes(event.device), figures(event.device).physical,
-        c10::Device(c10::DeviceType::CUDA, event.device));
+    profile(ptr, index, static_cast<int64_t>(bytes));
   }
   if (C10_UNLIKELY(c10::impl::GPUTrace::haveState)) {
     if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
@@ -227,11 +253,16 @@ void Allocator::enter(void* ptr, Block block) {
   }
 }
 
+void Allocator::profile(void* ptr, DeviceIndex index, int64_t change) {
+  c10::reportMemoryUsageToProfiler(
+      ptr, change, books_.allocated_bytes(index), figures(index).physical, c10::Device(c10::DeviceType::CUDA, index));
+}
+
 // Null for want of memory. By status and not by the hook that throws: nothing is unwound through another language.
-void* Allocator::ask(const Block& block) {
+void* Allocator::ask(DeviceIndex index, size_t size, cudaStream_t stream) {
   void* ptr = nullptr;
-  const forebay_status status = library_.forebay_malloc_for(
-      library_.pool(), FOREBAY_FRAMEWORK_TORCH, block.requested, block.device, block.stream, &ptr);
+  const forebay_status status =
+      library_.forebay_malloc_for(library_.pool(), FOREBAY_FRAMEWORK_TORCH, size, index, stream, &ptr);
   if (C10_UNLIKELY(status != FOREBAY_STATUS_OK && status != FOREBAY_STATUS_OUT_OF_MEMORY)) {
     library_.check(status);
   }
@@ -239,19 +270,24 @@ void* Allocator::ask(const Block& block) {
 }
 
 void* Allocator::reserve(Device& home, Block& block) {
-  void* ptr = ask(block);
-  if (C10_UNLIKELY(ptr == nullptr)) {
-    const std::string report = library_.forebay_last_error_message();
-    ptr = last_resort(home, block);
-    if (ptr == nullptr) {
-      out_of_memory(home, block.requested, report);
-    }
-    return ptr;
+  void* ptr = ask(home.index, block.requested, block.stream);
+  if (ptr == nullptr) {
+    return after_shortage(home, block);
   }
-  if (C10_UNLIKELY(home.routes.load(std::memory_order_acquire) > 0)) {
+  if (home.routes.load(std::memory_order_acquire) > 0) {
     uint64_t first = 0, second = 0;
     library_.check(library_.forebay_torch_pool_of(ptr, &first, &second));
     block.pool = {first, second};
+  }
+  return ptr;
+}
+
+// pre: Forebay has just refused this block.
+void* Allocator::after_shortage(Device& home, Block& block) {
+  const std::string report = library_.forebay_last_error_message();
+  void* ptr = last_resort(home, block);
+  if (ptr == nullptr) {
+    out_of_memory(home, block.requested, report);
   }
   return ptr;
 }
@@ -263,7 +299,7 @@ void* Allocator::last_resort(Device& home, Block& block) {
     gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   }
   if (gave) {
-    if (void* ptr = ask(block)) {
+    if (void* ptr = ask(home.index, block.requested, block.stream)) {
       return ptr;
     }
   }
@@ -324,66 +360,103 @@ void Allocator::raw_delete(void* ptr) {
   if (ptr == nullptr || direct_.give(ptr)) {
     return;
   }
-  std::optional<Block> block = books_.remove(ptr);
-  TORCH_CHECK(block, "invalid device pointer: ", ptr, " is not a live block of PyTorch's");
+  if (C10_UNLIKELY(history_.watched() || books_.has_notes() || c10::impl::GPUTrace::haveState)) {
+    delete_noted(ptr);
+  } else {
+    give(ptr);
+  }
+}
+
+// The block at an address, noted or not.
+Block Allocator::known(void* ptr) {
+  if (books_.has_notes()) {
+    if (std::optional<Block> noted = books_.find(ptr)) {
+      return *std::move(noted);
+    }
+  }
+  forebay_torch_block found{};
+  const forebay_status status = library_.forebay_torch_block_at(ptr, &found);
+  TORCH_CHECK(status == FOREBAY_STATUS_OK, "invalid device pointer: ", library_.forebay_last_error_message());
+  Block block;
+  block.requested = found.requested;
+  block.bytes = found.bytes;
+  block.device = static_cast<DeviceIndex>(found.device);
+  block.stream = static_cast<cudaStream_t>(found.stream);
+  return block;
+}
+
+void Allocator::delete_noted(void* ptr) {
+  const Block block = known(ptr);
   if (C10_UNLIKELY(c10::impl::GPUTrace::haveState)) {
     if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
       (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
     }
   }
-  finish(ptr, *block);
-}
-
-// After this the address may be anybody's.
-void Allocator::finish(void* ptr, const Block& block) {
   Event event{
       TraceEntry::FREE_REQUESTED, block.device, reinterpret_cast<size_t>(ptr), block.requested, block.stream, block.pool};
   auto context = history_.gather(RecordContext::ALL);
   history_.record(event, context);
   event.action = TraceEntry::FREE_COMPLETED;
   history_.record(event, std::move(context));
+  // After what follows the address may be anybody's.
+  books_.forget(ptr);
+  if (block.foreign == nullptr) {
+    give(ptr);
+    return;
+  }
+  books_.count(block.device, block.bytes, block.requested, false);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
-    c10::reportMemoryUsageToProfiler(
-        ptr, -static_cast<int64_t>(block.bytes), books_.allocated_bytes(block.device), figures(block.device).physical,
-        c10::Device(c10::DeviceType::CUDA, block.device));
+    profile(ptr, block.device, -static_cast<int64_t>(block.bytes));
   }
-  if (C10_UNLIKELY(block.shared)) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    shared_.erase(ptr);
-  }
-  if (block.foreign != nullptr) {
-    if (block.foreign->give(ptr)) {
-      share_limit(device(block.device));
-    }
-  } else {
-    behind_current(ptr, block);
-    library_.forebay_torch_free(ptr, static_cast<ptrdiff_t>(block.requested), block.device, block.stream);
+  if (block.foreign->give(ptr)) {
+    share_limit(device(block.device));
   }
 }
 
-// A free while another stream is current: that stream is likely to use the block, and programs that do not say so are safe with
-// PyTorch's own allocator, which keeps free memory for the stream that it was allocated on. Forebay's may serve anybody once
-// that stream is done with it, and its addresses may go.
-void Allocator::behind_current(void* ptr, const Block& block) {
-  // A private pool's memory stays with its stream; and without a GPU no stream is current.
-  if (thread_ends || block.pool != NO_POOL || block.device >= c10::cuda::device_count()) {
+// To Forebay, in the order of the stream of the allocation and behind the stream that is current now: that one is likely to
+// use the block, and programs that do not say so are safe with PyTorch's own allocator, which keeps free memory for the stream
+// that it was allocated on. Forebay's may serve anybody once that stream is done with it, and its addresses may go.
+void Allocator::give(void* ptr) {
+  if (C10_UNLIKELY(any_shared_.load(std::memory_order_relaxed))) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    shared_.erase(ptr);
+    any_shared_.store(!shared_.empty(), std::memory_order_relaxed);
+  }
+  cudaStream_t current = nullptr;
+  const bool has_current = current_stream(ptr, current);
+  forebay_torch_block freed;
+  const forebay_status status = library_.forebay_torch_free_while(ptr, has_current, current, &freed);
+  if (C10_UNLIKELY(status != FOREBAY_STATUS_OK)) {
+    TORCH_CHECK(status != FOREBAY_STATUS_BAD_FREE, "invalid device pointer: ", library_.forebay_last_error_message());
+    TORCH_WARN_ONCE("Forebay could not take a block back: ", library_.forebay_last_error_message());
     return;
   }
-  const cudaStream_t current = c10::cuda::getCurrentCUDAStream(block.device).stream();
+  const auto index = static_cast<DeviceIndex>(freed.device);
+  books_.count(index, freed.bytes, freed.requested, false);
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+    profile(ptr, index, -static_cast<int64_t>(freed.bytes));
+  }
+}
+
+// Which stream is current on the block's device, if PyTorch can tell.
+bool Allocator::current_stream(void* ptr, cudaStream_t& current) {
+  if (C10_UNLIKELY(thread_ends)) {
+    return false;
+  }
+  int index = only_.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(index < 0)) {
+    forebay_torch_block block{};
+    index = library_.forebay_torch_block_at(ptr, &block) == FOREBAY_STATUS_OK ? block.device : INT_MAX;
+  }
+  // Without a GPU no stream is current.
+  if (index >= c10::cuda::device_count()) {
+    return false;
+  }
+  current = c10::cuda::getCurrentCUDAStream(static_cast<DeviceIndex>(index)).stream();
   // Made after PyTorch's own record of current streams, so it goes before that one does.
   thread_local const ThreadEnd end;
   (void)&end;
-  if (C10_LIKELY(current == block.stream)) {
-    return;
-  }
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (current == nullptr ? device(block.device).routes.load(std::memory_order_relaxed) > 0
-                         : cudaStreamIsCapturing(current, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone) {
-    // An event would stand for nothing in a capture, and one on the default stream could break it.
-    (void)cudaGetLastError();
-    return;
-  }
-  library_.forebay_torch_record_stream(ptr, current);
+  return true;
 }
 
 void Allocator::recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) {
@@ -391,15 +464,14 @@ void Allocator::recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stre
   if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block || direct_.has(ptr.get())) {
     return;
   }
-  std::optional<Block> block = books_.find(ptr.get());
-  TORCH_CHECK(block, "no live block of PyTorch's begins at ", ptr.get());
+  const Block block = known(ptr.get());
   // Blocks go back in the order of the stream of their allocation.
-  if (block->stream == stream.stream()) {
+  if (block.stream == stream.stream()) {
     return;
   }
   TORCH_CHECK(
-      block->foreign == nullptr, "record_stream is not possible for memory of a MemPool with an allocator of its own");
-  promise(block->device, stream);
+      block.foreign == nullptr, "record_stream is not possible for memory of a MemPool with an allocator of its own");
+  promise(block.device, stream);
   library_.forebay_torch_record_stream(ptr.get(), stream.stream());
 }
 

@@ -110,8 +110,11 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   Device& opened(DeviceIndex index);
   static void mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) noexcept;
 
+  void* take_noted(Device& home, size_t size, cudaStream_t stream);
+  static Block unnoted(const Device& home, size_t size, cudaStream_t stream);
   // Memory for the block, which learns what pool it came from.
   void* reserve(Device& home, Block& block);
+  void* after_shortage(Device& home, Block& block);
   void* last_resort(Device& home, Block& block);
   void* from_pool(Device& home, Block& block, MempoolId_t id);
   void* from_foreign(Device& home, const Block& block);
@@ -119,11 +122,15 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   void share_limit(Device& home);
   // Makes room within the limit for so many bytes that are not Forebay's, as far as that is possible.
   bool admit(Device& home, size_t bytes);
-  void* ask(const Block& block);
+  void* ask(DeviceIndex index, size_t size, cudaStream_t stream);
   [[noreturn]] void out_of_memory(Device& home, size_t size, const std::string& report);
   void enter(void* ptr, Block block);
-  void finish(void* ptr, const Block& block);
-  void behind_current(void* ptr, const Block& block);
+  void tell_of(void* ptr, DeviceIndex index, size_t bytes);
+  void profile(void* ptr, DeviceIndex index, int64_t change);
+  Block known(void* ptr);
+  void delete_noted(void* ptr);
+  void give(void* ptr);
+  bool current_stream(void* ptr, cudaStream_t& current);
   // Promises Forebay that a stream of PyTorch's own lives as long as the process.
   void promise(DeviceIndex device, c10::cuda::CUDAStream stream);
   forebay_stats figures(DeviceIndex device);
@@ -135,6 +142,9 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   ForeignPools foreign_;
   Direct direct_;
   std::vector<std::unique_ptr<Device>> devices_;
+  // The one device whose pool was used, or one of these.
+  static constexpr int NONE = -1, SEVERAL = -2;
+  std::atomic<int> only_{NONE};
 
   std::mutex mutex_;
   std::set<std::pair<DeviceIndex, cudaStream_t>> promised_;
@@ -142,6 +152,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   std::vector<std::pair<DeviceIndex, MempoolId_t>> last_resorts_;
   // Descriptors of live blocks that other processes were given.
   std::map<void*, std::string> shared_;
+  std::atomic<bool> any_shared_{false};
   // Memory of other processes that is mapped here.
   std::map<std::string, std::weak_ptr<void>> imported_;
   std::map<DeviceIndex, forebay_resource*> resources_;

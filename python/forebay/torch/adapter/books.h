@@ -1,10 +1,11 @@
-// What PyTorch has: each live block, and the figures of torch.cuda.memory_stats.
+// What PyTorch has: the figures of torch.cuda.memory_stats, and the blocks that more is to be said about than Forebay knows.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
+#include "tally.h"
+
 #include <c10/util/flat_hash_map.h>
 
-#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,8 +29,6 @@ struct Block {
   // As Forebay rounds: the size that the figures count.
   size_t bytes = 0;
   DeviceIndex device = -1;
-  // It was given to other processes.
-  bool shared = false;
   cudaStream_t stream = nullptr;
   MempoolId_t pool = NO_POOL;
   // Of a MemPool with an allocator of its own; null for memory of Forebay.
@@ -47,12 +46,30 @@ class Books {
  public:
   void resize(size_t devices);
 
-  void add(void* ptr, Block block);
-  // Ends a block's life here; nothing for a pointer that is no live block's.
-  std::optional<Block> remove(void* ptr);
+  // A block comes or goes.
+  void count(DeviceIndex device, size_t bytes, size_t requested, bool comes) {
+    Figures& figures = *figures_[device];
+    const bool small = bytes <= SMALL;
+    const std::lock_guard<std::mutex> lock(figures.mutex);
+    if (comes) {
+      figures.blocks.come(1, small);
+      figures.bytes.come(bytes, small);
+      figures.requested.come(requested, small);
+    } else {
+      figures.blocks.go(1, small);
+      figures.bytes.go(bytes, small);
+      figures.requested.go(requested, small);
+    }
+  }
+
+  // Blocks with a stack, of a private pool, or not of Forebay: kept until they are freed. Of the others Forebay knows all.
+  void note(void* ptr, Block block);
+  bool has_notes() const {
+    return notes_count_.load(std::memory_order_relaxed) != 0;
+  }
+  // Ends a note; nothing where there is none.
+  std::optional<Block> forget(void* ptr);
   std::optional<Block> find(void* ptr);
-  // Notes that a block was given to other processes.
-  void mark_shared(void* ptr);
   // The live blocks of a private pool.
   std::vector<LiveBlock> of_pool(DeviceIndex device, MempoolId_t pool);
 
@@ -65,22 +82,20 @@ class Books {
   void reset_accumulated(DeviceIndex device);
 
  private:
-  struct Figures {
+  // On cache lines of their own: threads of different devices do not meet.
+  struct alignas(128) Figures {
     std::mutex mutex;
-    DeviceStats stats;
+    Tally blocks;
+    Tally bytes;
+    Tally requested;
+    // What is counted at mappings and failures.
+    DeviceStats rare;
   };
-  // By address, so that threads seldom meet.
-  struct Shard {
-    std::mutex mutex;
-    ska::flat_hash_map<void*, Block> blocks;
-  };
-  static constexpr size_t SHARDS = 32;
 
-  Shard& shard(void* ptr);
-  void count(const Block& block, bool comes);
-
-  std::array<Shard, SHARDS> shards_;
   std::vector<std::unique_ptr<Figures>> figures_;
+  std::mutex mutex_;
+  ska::flat_hash_map<void*, Block> notes_;
+  std::atomic<size_t> notes_count_{0};
 };
 
 } // namespace forebay_torch

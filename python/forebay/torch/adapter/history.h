@@ -51,12 +51,16 @@ class History {
   bool enabled() const {
     return enabled_.load(std::memory_order_relaxed);
   }
+  // Whether anybody wants to know of what happens now.
+  bool watched() const {
+    return watched_.load(std::memory_order_relaxed);
+  }
 
   // The Python stack, where one is wanted at this level. Takes the interpreter's locks.
   std::shared_ptr<GatheredContext> gather(RecordContext level) const;
 
   void record(const Event& event, std::shared_ptr<GatheredContext> context = nullptr) {
-    if (watched_.load(std::memory_order_relaxed)) {
+    if (watched()) {
       write(event, std::move(context));
     }
   }

@@ -28,8 +28,9 @@ namespace forebay_torch {
   X(forebay_snapshot)                   \
   X(forebay_stream_register)            \
   X(forebay_torch_begin_allocate_to_pool) \
+  X(forebay_torch_block_at)             \
   X(forebay_torch_end_allocate_to_pool) \
-  X(forebay_torch_free)                 \
+  X(forebay_torch_free_while)           \
   X(forebay_torch_hold_pool)            \
   X(forebay_torch_init)                 \
   X(forebay_torch_pool_of)              \

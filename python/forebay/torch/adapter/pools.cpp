@@ -106,7 +106,7 @@ void* Allocator::from_pool(Device& home, Block& block, MempoolId_t id) {
   };
   void* ptr = nullptr;
   try {
-    ptr = ask(block);
+    ptr = ask(home.index, block.requested, block.stream);
   } catch (...) {
     leave();
     throw;
@@ -176,9 +176,7 @@ caching::CheckpointDelta Allocator::setCheckpointPoolState(
     if (kept.count(one.ptr) == 0) {
       library_.check(library_.forebay_torch_restore(
           checkpoint->pool.first, checkpoint->pool.second, one.ptr, one.block.bytes, one.block.stream));
-      Block block = one.block;
-      block.shared = false;
-      enter(one.ptr, std::move(block));
+      enter(one.ptr, one.block);
     }
     delta.dataptrs_allocd.emplace_back(
         one.ptr, one.ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, index));

@@ -29,9 +29,9 @@ caching::ShareableHandle Allocator::shareIpcHandle(void* ptr) {
   library_.check(library_.forebay_ipc_export(library_.pool(), base, &descriptor));
   std::string handle(1, KIND);
   handle.append(reinterpret_cast<const char*>(descriptor.bytes), sizeof(descriptor.bytes));
-  books_.mark_shared(base);
   const std::lock_guard<std::mutex> lock(mutex_);
   // Importers know memory by its handle: everybody gets the first.
+  any_shared_.store(true, std::memory_order_relaxed);
   return {offset, shared_.emplace(base, std::move(handle)).first->second};
 }
 

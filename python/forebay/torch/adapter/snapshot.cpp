@@ -61,10 +61,9 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       entry.size = block.bytes;
       entry.allocated = block.state == FOREBAY_BLOCK_STATE_LIVE;
       entry.active = block.state != FOREBAY_BLOCK_STATE_FREE;
-      entry.requested_size = entry.allocated ? block.bytes : 0;
+      entry.requested_size = block.requested;
       if (entry.allocated && block.framework == FOREBAY_FRAMEWORK_TORCH) {
         if (auto known = books_.find(reinterpret_cast<void*>(block.address))) {
-          entry.requested_size = known->requested;
           entry.context_when_allocated = std::move(known->context);
         }
       }
