@@ -49,10 +49,50 @@ pub unsafe extern "C" fn forebay_malloc(
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match malloc_quick(pool, ForebayFramework::C as u32, bytes, device, stream, out) {
+            Some(done) => done,
+            None => malloc_guarded(pool, ForebayFramework::C as u32, bytes, device, stream, out),
+        }
+    }
+}
+
+/// The shortest way, which needs no guard. `None`: nothing happened.
+///
+/// # Safety
+/// As [`forebay_malloc`].
+#[inline(always)]
+pub(super) unsafe fn malloc_quick(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> Option<ForebayStatus> {
+    // SAFETY: as the caller promises.
+    let (pool, out) = unsafe { (ForebayPool::get(pool).ok()?, output(out, "out").ok()?) };
+    out.write(pointer(pool.malloc_quick(bytes, device, handle(stream), tag(framework).ok()?)?));
+    Some(ForebayStatus::Ok)
+}
+
+/// # Safety
+/// As [`forebay_malloc`].
+#[cold]
+#[inline(never)]
+unsafe fn malloc_guarded(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
-        out.write(pointer(pool.malloc(bytes, device, handle(stream), ForebayFramework::C as u8)?));
+        out.write(pointer(pool.malloc(bytes, device, handle(stream), tag(framework)?)?));
         Ok(())
     })
 }
@@ -72,12 +112,13 @@ pub unsafe extern "C" fn forebay_malloc_for(
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> ForebayStatus {
-    guard::status(|| {
-        // SAFETY: as the caller promises.
-        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
-        out.write(pointer(pool.malloc(bytes, device, handle(stream), tag(framework)?)?));
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        match malloc_quick(pool, framework, bytes, device, stream, out) {
+            Some(done) => done,
+            None => malloc_guarded(pool, framework, bytes, device, stream, out),
+        }
+    }
 }
 
 /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
@@ -113,6 +154,35 @@ pub unsafe extern "C" fn forebay_malloc_ready(
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match free_quick(pool, ptr, stream) {
+            Some(done) => done,
+            None => free_guarded(pool, ptr, stream),
+        }
+    }
+}
+
+/// As [`malloc_quick`].
+///
+/// # Safety
+/// As [`forebay_free`].
+#[inline(always)]
+pub(super) unsafe fn free_quick(
+    pool: *mut ForebayPool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> Option<ForebayStatus> {
+    // SAFETY: as the caller promises.
+    let pool = unsafe { ForebayPool::get(pool).ok()? };
+    pool.free_quick(address(ptr), handle(stream), |_, _, _| Some(ForebayStatus::Ok))
+}
+
+/// # Safety
+/// As [`forebay_free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_guarded(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

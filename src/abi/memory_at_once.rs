@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::guard;
 use super::handle::{ForebayPool, address, output, pointer, stream as handle};
-use super::memory::tag;
+use super::memory::{free_quick, malloc_quick, tag};
 
 /// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
 /// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
@@ -22,6 +22,10 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> u32 {
+    // SAFETY: as the caller promises.
+    if unsafe { malloc_quick(pool, framework, bytes, device, stream, out) }.is_some() {
+        return 1;
+    }
     let done = guard::result(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -39,6 +43,10 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
 /// As `forebay_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_free_at_once(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> u32 {
+    // SAFETY: as the caller promises.
+    if unsafe { free_quick(pool, ptr, stream) }.is_some() {
+        return 1;
+    }
     let done = guard::result(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -21,6 +21,11 @@ use crate::resource::{Error, existing, shared};
 /// Called as PyTorch does; `stream` names a living stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    if let (Some(pool), Ok(bytes)) = (existing(), u64::try_from(size))
+        && let Some(at) = pool.malloc_quick(bytes, device, handle(stream), ForebayFramework::Torch as u8)
+    {
+        return pointer(at);
+    }
     let result = guard::result(|| {
         let bytes = u64::try_from(size)
             .map_err(|_| Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()))?;
@@ -49,6 +54,10 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
     _device: c_int,
     stream: *mut c_void,
 ) {
+    let quick = existing().and_then(|pool| pool.free_quick(address(ptr), handle(stream), |_, _, _| Some(())));
+    if quick.is_some() {
+        return;
+    }
     let result = guard::result(|| match existing() {
         Some(pool) => Ok(pool.free(address(ptr), handle(stream))?),
         None => Ok(()),

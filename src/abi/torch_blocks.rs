@@ -66,11 +66,19 @@ pub unsafe extern "C" fn forebay_torch_free_while(
     current: *mut c_void,
     out: *mut ForebayTorchBlock,
 ) -> ForebayStatus {
+    let tag = ForebayFramework::Torch as u8;
+    // SAFETY: as the caller promises.
+    if let (true, Some(pool), Ok(out)) = (has_current != 0, existing(), unsafe { output(out, "out") })
+        && let Some(account) = pool.free_while_quick(address(ptr), handle(current), tag)
+    {
+        out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
+        return ForebayStatus::Ok;
+    }
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(out, "out")? };
         let current = (has_current != 0).then(|| handle(current));
-        let account = pool(ptr)?.free_while(address(ptr), current, ForebayFramework::Torch as u8)?;
+        let account = pool(ptr)?.free_while(address(ptr), current, tag)?;
         out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
         Ok(())
     })

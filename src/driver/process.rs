@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Once};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -29,6 +29,30 @@ pub fn watch_fork() {
 #[must_use]
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+/// Linux's numbers for two commands of `membarrier`; `libc` has none.
+const REGISTER: libc::c_int = 1 << 4;
+const BARRIER: libc::c_int = 1 << 3;
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: takes numbers only.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Whether the kernel can do what [`pass_barrier_everywhere`] is for.
+pub fn can_pass_barrier_everywhere() -> bool {
+    static ABLE: LazyLock<bool> = LazyLock::new(|| membarrier(REGISTER));
+    *ABLE
+}
+
+/// Makes every thread of the process that runs now pass a full memory barrier; the others passed one when they stopped. Takes
+/// microseconds. Only of use after [`can_pass_barrier_everywhere`] said so.
+pub fn pass_barrier_everywhere() {
+    if !membarrier(BARRIER) {
+        let error = io::Error::last_os_error();
+        unreachable!("membarrier answered {error} after it had been registered");
+    }
 }
 
 /// All memory of the host, in bytes.

@@ -104,6 +104,18 @@ impl Front {
         Some(start)
     }
 
+    /// Where the block is that [`Front::pop`] would give, if that is plain to see.
+    #[inline(always)]
+    #[must_use]
+    pub fn newest(&self, grains: u64) -> Option<u64> {
+        if let Some(bin) = self.exact.get(grains.checked_sub(1)? as usize) {
+            return bin.starts.get(bin.count.checked_sub(1)? as usize).copied();
+        }
+        let few = if grains > BINNED { &self.long } else { self.stepped.get(stepped_bin(grains))? };
+        let newest = few.blocks.get(few.count.checked_sub(1)?)?;
+        (newest.grains == grains).then_some(newest.start)
+    }
+
     #[inline(never)]
     fn pop_longer(&mut self, grains: u64) -> Option<u64> {
         match grains {
@@ -131,6 +143,35 @@ impl Front {
         bin.count += 1;
         self.binned += grains;
         None
+    }
+
+    /// Keeps a block if no other has to go for it. Returns whether it did.
+    #[inline(always)]
+    pub fn push_if_room(&mut self, block: Cached) -> bool {
+        let grains = block.grains;
+        if let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) {
+            let Some(place) = bin.starts.get_mut(bin.count as usize) else { return false };
+            if self.binned + grains > self.limit {
+                return false;
+            }
+            *place = block.start;
+            bin.count += 1;
+            self.binned += grains;
+            return true;
+        }
+        self.push_longer_if_room(block)
+    }
+
+    /// pre: longer than any exact bin.
+    #[inline(never)]
+    fn push_longer_if_room(&mut self, block: Cached) -> bool {
+        let room = if block.grains > BINNED {
+            self.long.count < LONG
+        } else {
+            let few = self.stepped.get(stepped_bin(block.grains));
+            few.is_some_and(|few| few.count < few.blocks.len()) && self.binned + block.grains <= self.limit
+        };
+        room && self.push_longer(block).is_none()
     }
 
     #[inline(never)]

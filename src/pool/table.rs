@@ -182,7 +182,7 @@ impl Table {
     }
 
     /// The cell of a grain that was written before.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn place(&self, grain: u64) -> Option<Place<'_>> {
         let Some(beyond) = grain.checked_sub(self.small) else {

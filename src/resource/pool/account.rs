@@ -51,13 +51,21 @@ impl Pool {
     /// [`Error::BadFree`] if no live block of that framework starts at `at`; nothing was changed.
     #[inline]
     pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
-        let of_tag = |home: &DevicePool, place: Place<'_>, header: Header| {
-            (header.tag() == tag).then(|| Account::new(home, place, header))
-        };
-        match current.and_then(|current| self.free_hit_seen(at, current, DevicePool::fence_now, of_tag)) {
+        match current.and_then(|current| self.free_hit_seen(at, current, DevicePool::fence_now, Self::of_tag(tag))) {
             Some(account) => Ok(account),
             None => self.free_while_missed(at, current, tag),
         }
+    }
+
+    /// The same on the shortest way; `None`: nothing happened.
+    #[inline(always)]
+    pub fn free_while_quick(&self, at: Address, current: StreamHandle, tag: u8) -> Option<Account> {
+        self.free_quick(at, current, Self::of_tag(tag))
+    }
+
+    #[inline(always)]
+    fn of_tag(tag: u8) -> impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<Account> {
+        move |home, place, header| (header.tag() == tag).then(|| Account::new(home, place, header))
     }
 
     #[cold]

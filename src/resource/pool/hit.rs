@@ -32,7 +32,7 @@ pub(super) struct Recent {
 const MOST: usize = 4;
 
 /// What a hit needs of a [`Recent`], without counting references. Pool ids begin at 1: a zeroed one fits nothing.
-struct Shortcut {
+pub(super) struct Shortcut {
     pool: Cell<u64>,
     handle: Cell<StreamHandle>,
     device: Cell<i32>,
@@ -59,9 +59,20 @@ impl Shortcut {
         self.stream.set(recent.map_or(std::ptr::null(), |recent| Arc::as_ptr(&recent.stream)));
     }
 
+    /// Whether it is of that pool and stream.
+    #[inline(always)]
+    pub fn names(&self, pool: u64, handle: StreamHandle) -> bool {
+        self.handle.get() == handle && self.pool.get() == pool
+    }
+
+    #[inline(always)]
+    pub fn device(&self) -> i32 {
+        self.device.get()
+    }
+
     /// Its device and stream. `None` where it is not set.
     #[inline]
-    fn get(&self) -> Option<(&DevicePool, &Stream)> {
+    pub fn get(&self) -> Option<(&DevicePool, &Stream)> {
         // SAFETY: they are set only beside the `Arc`s in this thread's `RECENT` that keep both alive, and cleared with
         // them; what a hit does with them does not reach anything that changes that list.
         unsafe { Some((self.home.get().as_ref()?, self.stream.get().as_ref()?)) }
@@ -136,11 +147,17 @@ pub(super) fn recall<T>(
 
 /// This thread's shortcuts, which live as long as it does.
 #[inline]
-fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
+pub(super) fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
     let shortcuts = SHORTCUTS.with(std::ptr::from_ref);
     // SAFETY: the value is a constant at first and needs no destructor, so it is there until the thread is gone; it is
     // not `Sync`, so the reference does not leave the thread.
     unsafe { &*shortcuts }
+}
+
+/// A number that no other living thread has.
+#[inline]
+pub(super) fn this_thread() -> usize {
+    shortcuts().as_ptr().addr()
 }
 
 impl Pool {
@@ -163,15 +180,14 @@ impl Pool {
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Address> {
         let (handle, id) = (handle.canonical(), self.id());
-        let fits = |shortcut: &&Shortcut| {
-            shortcut.handle.get() == handle && shortcut.pool.get() == id && shortcut.device.get() == device
-        };
-        let (home, stream) = shortcuts().iter().find(fits)?.get()?;
+        let fits = |shortcut: &&Shortcut| shortcut.names(id, handle) && shortcut.device() == device;
+        let here = shortcuts();
+        let (home, stream) = here.iter().find(fits)?.get()?;
         if home.routing.load(Ordering::Acquire) != 0 || is_forked() || !(stream.is_durable() || known(home, stream)) {
             return None;
         }
         let grains = bytes.div_ceil(GRAIN);
-        let mut hot = stream.hot.lock();
+        let mut hot = stream.hot.lock_as(here.as_ptr().addr());
         let start = match hot.front.pop(grains) {
             Some(start) => {
                 hot.counts.hits += 1;
@@ -206,8 +222,9 @@ impl Pool {
         look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
     ) -> Option<T> {
         let (handle, id) = (handle.canonical(), self.id());
-        let named = |shortcut: &&Shortcut| shortcut.handle.get() == handle && shortcut.pool.get() == id;
-        let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
+        let named = |shortcut: &&Shortcut| shortcut.names(id, handle);
+        let here = shortcuts();
+        let mut found = here.iter().filter(named).filter_map(Shortcut::get);
         let (home, stream) = found.find(|(home, _)| home.spans(at))?;
         if !at.0.is_multiple_of(GRAIN) || is_forked() || !(stream.is_durable() || fence(home, stream)) {
             return None;
@@ -215,7 +232,7 @@ impl Pool {
         let start = (at.0 - home.base.0) / GRAIN;
         let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
-        let mut hot = stream.hot.lock();
+        let mut hot = stream.hot.lock_as(here.as_ptr().addr());
         let header = place.read();
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
             return None;

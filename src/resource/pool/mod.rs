@@ -10,6 +10,7 @@
 
 mod account;
 mod backing;
+mod biased;
 mod captured;
 mod device;
 mod export;
@@ -26,6 +27,7 @@ mod pool;
 mod pressure;
 mod private;
 mod private_state;
+mod quick;
 mod relief;
 mod report;
 mod room;

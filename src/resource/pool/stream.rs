@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use spin::RelaxStrategy;
-use spin::mutex::SpinMutex;
-
+use super::biased::Biased;
 use super::fence::Fence;
 use crate::pool::{Cached, Front, Owner};
 use crate::units::{GRAIN, StreamHandle};
@@ -32,26 +30,11 @@ pub(super) struct Stream {
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed.
     pub fence: Option<Arc<Fence>>,
-    pub hot: SpinMutex<Hot, Briefly>,
+    pub hot: Biased<Hot>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
     pub mark: AtomicU64,
-}
-
-/// How a thread waits for a front: it is held for tens of nanoseconds, so for a microsecond it looks again, and then
-/// lets others run, since who holds it may have lost its core. It is given up by a plain store, where a lock that can wake a
-/// sleeper needs a second atomic instruction.
-#[derive(Debug)]
-pub(super) struct Briefly;
-
-impl RelaxStrategy for Briefly {
-    fn relax() {
-        for _ in 0..32 {
-            std::hint::spin_loop();
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// What a hit changes.
@@ -80,7 +63,7 @@ impl Stream {
             durable: AtomicBool::new(fence.is_none()),
             owner,
             fence,
-            hot: SpinMutex::new(Hot { front: Front::new(FRONT_GRAINS), counts: Counts::default() }),
+            hot: Biased::new(Hot { front: Front::new(FRONT_GRAINS), counts: Counts::default() }),
             live: AtomicU64::new(0),
             mark: AtomicU64::new(0),
         })
@@ -88,6 +71,12 @@ impl Stream {
 
     pub fn is_durable(&self) -> bool {
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// Whether a block of that length would be more than may go unnoticed.
+    #[inline]
+    pub fn would_peak(&self, grains: u64) -> bool {
+        self.live.load(Ordering::Relaxed) + grains * GRAIN > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.

@@ -1,0 +1,226 @@
+//! A lock for what is nearly always taken by one and the same thread, which then needs no atomic instruction for it.
+//!
+//! A thread that takes the lock long enough without anybody else becomes its *holder*: it enters by saying so with a plain
+//! store, and looking whether it still is the holder. Who else wants the lock ends that, makes every processor that runs the
+//! process pass a full barrier (`membarrier`), and waits until the holder is not inside. That costs microseconds, so it takes
+//! thousands of turns to become the holder again. Where the kernel has no such barrier, nobody becomes one.
+//!
+//! After "Quickly Reacquirable Locks" (Dice, Moir, Scherer, 2003), with the barrier in place of stopping the holder.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+
+use spin::RelaxStrategy;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+use super::hit::this_thread;
+use crate::driver::process;
+
+/// Turns of one thread, with nobody else's between, after which it becomes the holder.
+const TURNS: u32 = 4096;
+
+/// Nobody.
+const NOBODY: usize = 0;
+
+/// How a thread waits for a front: it is held for tens of nanoseconds, so for a microsecond it looks again, and then
+/// lets others run, since who holds it may have lost its core. It is given up by a plain store, where a lock that can wake a
+/// sleeper needs a second atomic instruction.
+#[derive(Debug)]
+pub(super) struct Briefly;
+
+impl RelaxStrategy for Briefly {
+    fn relax() {
+        for _ in 0..32 {
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Who took the lock last, and how often in a row.
+#[derive(Debug)]
+struct Turns {
+    last: usize,
+    count: u32,
+}
+
+/// On cache lines of its own.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// A value that one thread at a time may use. Not reentrant.
+pub(super) struct Biased<T> {
+    /// The thread that may enter without the lock, by its number. Threads that share the value only read this line.
+    holder: Apart<AtomicUsize>,
+    /// It is inside.
+    inside: AtomicBool,
+    /// Whoever is not the holder takes this; only who has it changes `holder`.
+    lock: SpinMutex<Turns, Briefly>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard alone, and there is one guard at a time: see `enter` and `take`.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+impl<T> Biased<T> {
+    pub fn new(value: T) -> Self {
+        Self {
+            holder: Apart(AtomicUsize::new(NOBODY)),
+            inside: AtomicBool::new(false),
+            lock: SpinMutex::new(Turns { last: NOBODY, count: 0 }),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits for the value.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.lock_as(this_thread())
+    }
+
+    /// The same for a caller who knows `thread`, its own number, already.
+    #[inline(always)]
+    pub fn lock_as(&self, thread: usize) -> Guard<'_, T> {
+        if self.enter(thread) { Guard { home: self, taken: None } } else { self.take(thread) }
+    }
+
+    /// Goes in as the holder, if the thread is that.
+    #[inline(always)]
+    fn enter(&self, thread: usize) -> bool {
+        if self.holder.0.load(Ordering::Relaxed) != thread {
+            return false;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        // Who ends the holding stores first, passes the barrier on this processor too, and looks then: if this load does not
+        // see that store, the barrier comes behind the store above, and he sees that one.
+        compiler_fence(Ordering::SeqCst);
+        if self.holder.0.load(Ordering::Relaxed) == thread {
+            return true;
+        }
+        self.inside.store(false, Ordering::Release);
+        false
+    }
+
+    /// The value, if `thread`, the caller's number, is the holder.
+    #[inline(always)]
+    pub fn enter_as(&self, thread: usize) -> Option<Guard<'_, T>> {
+        self.enter(thread).then_some(Guard { home: self, taken: None })
+    }
+
+    #[inline(never)]
+    fn take(&self, thread: usize) -> Guard<'_, T> {
+        let mut taken = self.lock.lock();
+        if self.holder.0.load(Ordering::Relaxed) != NOBODY {
+            self.holder.0.store(NOBODY, Ordering::Relaxed);
+            process::pass_barrier_everywhere();
+            while self.inside.load(Ordering::Acquire) {
+                Briefly::relax();
+            }
+        }
+        if taken.last != thread {
+            *taken = Turns { last: thread, count: 0 };
+        }
+        taken.count += 1;
+        if taken.count == TURNS {
+            taken.count = 0;
+            if process::can_pass_barrier_everywhere() {
+                // From its next turn on. This one still has the lock, and until it ends nobody else is in.
+                self.holder.0.store(thread, Ordering::Relaxed);
+            }
+        }
+        Guard { home: self, taken: Some(taken) }
+    }
+}
+
+impl<T> fmt::Debug for Biased<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Biased").field("holder", &self.holder.0).finish_non_exhaustive()
+    }
+}
+
+/// The use of the value, until it is dropped.
+pub(super) struct Guard<'a, T> {
+    home: &'a Biased<T>,
+    /// `None`: as the holder.
+    taken: Option<SpinMutexGuard<'a, Turns>>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: either this thread has the lock, and the holder was seen outside after it had ceased to be that; or it is
+        // the holder, and said so before anybody who has the lock could see it outside. So this is the only guard.
+        unsafe { &*self.home.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *self.home.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.taken.is_none() {
+            self.home.inside.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two numbers that are equal whenever nobody is inside.
+    type Pair = Biased<(u64, u64)>;
+
+    fn turn(pair: &Pair) {
+        let mut both = pair.lock();
+        assert_eq!(both.0, both.1, "somebody else is inside");
+        both.0 += 1;
+        std::hint::black_box(&mut *both);
+        both.1 += 1;
+    }
+
+    #[test]
+    fn one_thread_becomes_the_holder_and_another_ends_that() {
+        let pair = Pair::new((0, 0));
+        let held = |pair: &Pair| pair.holder.0.load(Ordering::Relaxed) == this_thread();
+        (0..TURNS).for_each(|_| turn(&pair));
+        assert_eq!(held(&pair), process::can_pass_barrier_everywhere());
+        turn(&pair);
+        std::thread::scope(|scope| {
+            scope.spawn(|| turn(&pair));
+        });
+        assert_eq!(pair.holder.0.load(Ordering::Relaxed), NOBODY);
+        turn(&pair);
+        assert!(!held(&pair), "not at once");
+        assert_eq!(*pair.lock(), (u64::from(TURNS) + 3, u64::from(TURNS) + 3));
+    }
+
+    #[test]
+    fn nobody_is_inside_with_somebody_else() {
+        let pair = Pair::new((0, 0));
+        let (holder, others) = (40 * u64::from(TURNS), 200);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..holder).for_each(|_| turn(&pair)));
+            for pause in [30, 170] {
+                let pair = &pair;
+                scope.spawn(move || {
+                    for _ in 0..others {
+                        std::thread::sleep(std::time::Duration::from_micros(pause));
+                        turn(pair);
+                    }
+                });
+            }
+        });
+        assert_eq!(*pair.lock(), (holder + 2 * others, holder + 2 * others));
+    }
+}
