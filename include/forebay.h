@@ -600,8 +600,12 @@ typedef struct forebay_stats {
   uint64_t driver_ns;
   // Free blocks, those that streams keep at hand included.
   uint64_t free_blocks;
+  // Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+  uint64_t making_ns;
+  // Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+  uint64_t waiting_ns;
   // Zero.
-  uint64_t reserved[7];
+  uint64_t reserved[5];
 } forebay_stats;
 
 // One stream's figures.

@@ -160,7 +160,9 @@ def table(workload, title, answers):
     for name, answer in by.items():
         if pool := answer.get("pool"):
             counts = ", ".join(f"{pool[key]} {key}" for key in ("growths", "steals", "releases", "waits", "hits", "misses"))
-            lines += ["", f"{name}: {counts} since the process began."]
+            shares = [f"{100 * pool[key] / 1e9 / answer['seconds']:.2f} % of the time {what}" for key, what in
+                      (("making_ns", "making room (driver calls included)"), ("waiting_ns", "waiting"))]  # fmt: skip
+            lines += ["", f"{name}: {counts} since the process began; {', '.join(shares)}."]
     if native.get("seconds"):
         over = [f"{name} {answer['seconds'] / native['seconds']:.3f}" for name, answer in by.items() if "seconds" in answer]
         lines += ["", f"Seconds over native's: {', '.join(over)}."]

@@ -90,6 +90,7 @@ def work(options, mark):
     if not options.allocator.startswith("rmm"):
         torch.cuda.reset_peak_memory_stats()
     mark("start")
+    before = own_figures(torch, options.allocator).get("pool")
     results, start = [], time.perf_counter()
     for number in range(steps):
         results.append(step(False))
@@ -98,9 +99,12 @@ def work(options, mark):
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     mark("end")
+    figures = own_figures(torch, options.allocator)
+    if before:  # of this run alone, not of its warm-up
+        figures["pool"].update({key: figures["pool"][key] - before[key] for key in ("making_ns", "waiting_ns")})
     return {
         "bench": f"workload {options.workload}", "allocator": options.allocator, "steps": steps, "seconds": seconds,
-        **own_figures(torch, options.allocator), "results": [result.item() for result in results],
+        **figures, "results": [result.item() for result in results],
     }  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class PoolStats(NamedTuple):
     live_by_framework: dict[str, int]  #: live bytes by who asked
     streams: int  #: streams known
     free_blocks: int  #: free blocks, those that streams keep at hand included
+    making_ns: int  #: nanoseconds that requests spent on making room: looking for it, and calls of the driver
+    waiting_ns: int  #: nanoseconds that requests waited for work to be done and for others to give memory back
 
 
 class Pool:

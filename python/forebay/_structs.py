@@ -98,7 +98,9 @@ class Stats(Structure):
         ("driver_calls", c_uint64),
         ("driver_ns", c_uint64),
         ("free_blocks", c_uint64),
-        ("reserved", c_uint64 * 7),
+        ("making_ns", c_uint64),
+        ("waiting_ns", c_uint64),
+        ("reserved", c_uint64 * 5),
     ]
 
 

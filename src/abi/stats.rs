@@ -62,8 +62,12 @@ pub struct ForebayStats {
     pub driver_ns: u64,
     /// Free blocks, those that streams keep at hand included.
     pub free_blocks: u64,
+    /// Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+    pub making_ns: u64,
+    /// Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+    pub waiting_ns: u64,
     /// Zero.
-    pub reserved: [u64; 7],
+    pub reserved: [u64; 5],
 }
 
 /// One stream's figures.
@@ -140,7 +144,9 @@ pub unsafe extern "C" fn forebay_get_stats(
             driver_calls: stats.driver_calls,
             driver_ns: stats.driver_ns,
             free_blocks: stats.free_blocks,
-            reserved: [0; 7],
+            making_ns: stats.making_ns,
+            waiting_ns: stats.waiting_ns,
+            reserved: [0; 5],
         };
         Ok(())
     })

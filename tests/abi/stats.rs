@@ -56,6 +56,23 @@ fn peaks_are_exact_and_can_be_reset() {
 }
 
 #[test]
+fn time_that_requests_cost_is_told() {
+    let pool = Pool::limited(64 * MIB);
+    let before = pool.stats();
+    assert_eq!((before.making_ns, before.waiting_ns), (0, 0));
+    let block = pool.malloc(32 * MIB, LEGACY).unwrap();
+    let grown = pool.stats();
+    assert!(grown.making_ns > 0 && grown.waiting_ns == 0);
+    pool.free(block, LEGACY).unwrap();
+    let block = pool.malloc(32 * MIB, LEGACY).unwrap();
+    assert_eq!(pool.stats().making_ns, grown.making_ns, "a hit makes no room");
+    refused(pool.malloc(64 * MIB, LEGACY), Status::OutOfMemory, &["limit"]);
+    let refused = pool.stats();
+    assert!(refused.making_ns > grown.making_ns && refused.waiting_ns > 0, "everything was tried");
+    pool.free(block, LEGACY).unwrap();
+}
+
+#[test]
 fn a_struct_of_another_layout_is_refused() {
     let pool = Pool::new();
     let size = size_of::<ForebayStats>() as u32;

@@ -19,6 +19,7 @@ use super::private::Route;
 use super::room::Asker;
 use super::segments::Segments;
 use super::stream::Stream;
+use super::times::Times;
 use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind, Place};
 use crate::pool::{Arena, ArenaOptions, Cached, Header, IDLE, State, Table};
 use crate::resource::{Error, Result};
@@ -54,6 +55,7 @@ pub struct DevicePool {
     pub(super) peaks: Mutex<Peaks>,
     pub(super) pressure: Arc<Pressure>,
     pub(super) events: Arc<Events>,
+    pub(super) times: Times,
 }
 
 /// The streams a device's pool knows.
@@ -123,6 +125,7 @@ impl DevicePool {
             limit: AtomicU64::new(u64::MAX),
             peaks: Mutex::default(),
             pressure,
+            times: Times::default(),
         };
         pool.limit.store(pool.effective_limit(options.limit, options.fraction), Ordering::Relaxed);
         Ok(pool)

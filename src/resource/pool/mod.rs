@@ -40,6 +40,7 @@ mod stream;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod times;
 mod trim;
 
 pub use account::Account;

@@ -15,6 +15,7 @@ use super::fence::Fence;
 use super::inner::Inner;
 use super::moves::Moves;
 use super::stream::Stream;
+use super::times::Spent;
 use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::pool::{Fill, IDLE, Owner, Plan, Source};
 use crate::resource::Result;
@@ -61,12 +62,17 @@ impl DevicePool {
         self.inner.lock().figures.misses += 1;
         let mut steps = super::relief::STEPS.iter();
         loop {
-            let shortage = match self.room_now(asker, grains)? {
+            let begun = Instant::now();
+            let made = self.room_now(asker, grains);
+            self.times.add(Spent::Making, begun.elapsed());
+            let shortage = match made? {
                 Ok(start) => return Ok(start),
                 Err(shortage) => shortage,
             };
+            let begun = Instant::now();
             // Only a step that gave something back is worth another try.
             let helped = steps.by_ref().any(|step| step(self, grains * GRAIN));
+            self.times.add(Spent::Waiting, begun.elapsed());
             if !helped {
                 self.inner.lock().figures.out_of_memory += 1;
                 return Err(self.out_of_memory(grains * GRAIN, &shortage));

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
 use super::stream::{Stream, TAGS};
+use super::times::Spent;
 use crate::units::GRAIN;
 
 /// A device's figures. Bytes and counts since the pool was made.
@@ -53,6 +54,10 @@ pub struct Stats {
     pub driver_calls: u64,
     /// What they would have cost on the GPU the ledger is priced from.
     pub driver_ns: u64,
+    /// Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+    pub making_ns: u64,
+    /// Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+    pub waiting_ns: u64,
 }
 
 /// One stream's figures.
@@ -119,6 +124,7 @@ impl DevicePool {
                 *sum += bytes;
             }
         }
+        (stats.making_ns, stats.waiting_ns) = (self.times.get(Spent::Making), self.times.get(Spent::Waiting));
         if let Some(ledger) = self.driver.ledger() {
             (stats.driver_calls, stats.driver_ns) = (ledger.calls, ledger.nanoseconds);
         }
