@@ -51,14 +51,14 @@ pub unsafe extern "C" fn forebay_malloc(
 ) -> ForebayStatus {
     // SAFETY: as the caller promises.
     unsafe {
-        match malloc_quick(pool, ForebayFramework::C as u32, bytes, device, stream, out) {
-            Some(done) => done,
-            None => malloc_guarded(pool, ForebayFramework::C as u32, bytes, device, stream, out),
+        if malloc_quick(pool, ForebayFramework::C as u32, bytes, device, stream, out) {
+            return ForebayStatus::Ok;
         }
+        malloc_guarded(pool, ForebayFramework::C as u32, bytes, device, stream, out)
     }
 }
 
-/// The shortest way, which needs no guard. `None`: nothing happened.
+/// The shortest way, which needs no guard. Returns whether it served the request; else nothing happened.
 ///
 /// # Safety
 /// As [`forebay_malloc`].
@@ -70,11 +70,15 @@ pub(super) unsafe fn malloc_quick(
     device: i32,
     stream: *mut c_void,
     out: *mut *mut c_void,
-) -> Option<ForebayStatus> {
+) -> bool {
     // SAFETY: as the caller promises.
-    let (pool, out) = unsafe { (ForebayPool::get(pool).ok()?, output(out, "out").ok()?) };
-    out.write(pointer(pool.malloc_quick(bytes, device, handle(stream), tag(framework).ok()?)?));
-    Some(ForebayStatus::Ok)
+    let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
+    // SAFETY: as the caller promises.
+    let Ok(out) = (unsafe { output(out, "out") }) else { return false };
+    let Ok(tag) = tag(framework) else { return false };
+    let Some(block) = pool.malloc_quick(bytes, device, handle(stream), tag) else { return false };
+    out.write(pointer(block));
+    true
 }
 
 /// # Safety
@@ -114,10 +118,10 @@ pub unsafe extern "C" fn forebay_malloc_for(
 ) -> ForebayStatus {
     // SAFETY: as the caller promises.
     unsafe {
-        match malloc_quick(pool, framework, bytes, device, stream, out) {
-            Some(done) => done,
-            None => malloc_guarded(pool, framework, bytes, device, stream, out),
+        if malloc_quick(pool, framework, bytes, device, stream, out) {
+            return ForebayStatus::Ok;
         }
+        malloc_guarded(pool, framework, bytes, device, stream, out)
     }
 }
 
@@ -156,10 +160,10 @@ pub unsafe extern "C" fn forebay_malloc_ready(
 pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
     // SAFETY: as the caller promises.
     unsafe {
-        match free_quick(pool, ptr, stream) {
-            Some(done) => done,
-            None => free_guarded(pool, ptr, stream),
+        if free_quick(pool, ptr, stream) {
+            return ForebayStatus::Ok;
         }
+        free_guarded(pool, ptr, stream)
     }
 }
 
@@ -168,14 +172,10 @@ pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, 
 /// # Safety
 /// As [`forebay_free`].
 #[inline(always)]
-pub(super) unsafe fn free_quick(
-    pool: *mut ForebayPool,
-    ptr: *mut c_void,
-    stream: *mut c_void,
-) -> Option<ForebayStatus> {
+pub(super) unsafe fn free_quick(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> bool {
     // SAFETY: as the caller promises.
-    let pool = unsafe { ForebayPool::get(pool).ok()? };
-    pool.free_quick(address(ptr), handle(stream), |_, _, _| Some(ForebayStatus::Ok))
+    let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
+    pool.free_quick(address(ptr), handle(stream))
 }
 
 /// # Safety

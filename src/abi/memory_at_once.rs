@@ -23,7 +23,7 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
     out: *mut *mut c_void,
 ) -> u32 {
     // SAFETY: as the caller promises.
-    if unsafe { malloc_quick(pool, framework, bytes, device, stream, out) }.is_some() {
+    if unsafe { malloc_quick(pool, framework, bytes, device, stream, out) } {
         return 1;
     }
     let done = guard::result(|| {
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_free_at_once(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> u32 {
     // SAFETY: as the caller promises.
-    if unsafe { free_quick(pool, ptr, stream) }.is_some() {
+    if unsafe { free_quick(pool, ptr, stream) } {
         return 1;
     }
     let done = guard::result(|| {

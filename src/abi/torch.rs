@@ -54,8 +54,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
     _device: c_int,
     stream: *mut c_void,
 ) {
-    let quick = existing().and_then(|pool| pool.free_quick(address(ptr), handle(stream), |_, _, _| Some(())));
-    if quick.is_some() {
+    if existing().is_some_and(|pool| pool.free_quick(address(ptr), handle(stream))) {
         return;
     }
     let result = guard::result(|| match existing() {

@@ -22,11 +22,14 @@ struct Exact {
     starts: [u64; 15],
 }
 
+/// Blocks that a bin of several lengths keeps.
+const FEW: usize = 4;
+
 /// The last few blocks of a range of lengths, oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Few {
     count: usize,
-    blocks: [Cached; 4],
+    blocks: [Cached; FEW],
 }
 
 impl Few {
@@ -104,18 +107,6 @@ impl Front {
         Some(start)
     }
 
-    /// Where the block is that [`Front::pop`] would give, if that is plain to see.
-    #[inline(always)]
-    #[must_use]
-    pub fn newest(&self, grains: u64) -> Option<u64> {
-        if let Some(bin) = self.exact.get(grains.checked_sub(1)? as usize) {
-            return bin.starts.get(bin.count.checked_sub(1)? as usize).copied();
-        }
-        let few = if grains > BINNED { &self.long } else { self.stepped.get(stepped_bin(grains))? };
-        let newest = few.blocks.get(few.count.checked_sub(1)?)?;
-        (newest.grains == grains).then_some(newest.start)
-    }
-
     #[inline(never)]
     fn pop_longer(&mut self, grains: u64) -> Option<u64> {
         match grains {
@@ -165,13 +156,20 @@ impl Front {
     /// pre: longer than any exact bin.
     #[inline(never)]
     fn push_longer_if_room(&mut self, block: Cached) -> bool {
-        let room = if block.grains > BINNED {
-            self.long.count < LONG
+        let grains = block.grains;
+        let (few, bound) = if grains > BINNED {
+            (&mut self.long, LONG)
+        } else if self.binned + grains <= self.limit {
+            let Some(few) = self.stepped.get_mut(stepped_bin(grains)) else { return false };
+            (few, FEW)
         } else {
-            let few = self.stepped.get(stepped_bin(block.grains));
-            few.is_some_and(|few| few.count < few.blocks.len()) && self.binned + block.grains <= self.limit
+            return false;
         };
-        room && self.push_longer(block).is_none()
+        let Some(place) = few.blocks[..bound].get_mut(few.count) else { return false };
+        *place = block;
+        few.count += 1;
+        self.binned += if grains > BINNED { 0 } else { grains };
+        true
     }
 
     #[inline(never)]
@@ -183,7 +181,7 @@ impl Front {
         if self.binned + grains > self.limit {
             return Some(block);
         }
-        let left = self.stepped[stepped_bin(grains)].push(block, 4);
+        let left = self.stepped[stepped_bin(grains)].push(block, FEW);
         // What came back may be the longer of the two: one bin holds a range of lengths.
         self.binned = self.binned + grains - left.map_or(0, |left| left.grains);
         left

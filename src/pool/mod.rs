@@ -64,5 +64,5 @@ pub use chunk::ChunkId;
 pub use commit::Placed;
 pub use front::{Cached, Front};
 pub use plan::{Fill, Plan, Source};
-pub use table::{Header, Place, State, Table};
+pub use table::{Header, LastLeaf, Place, State, Table};
 pub use walk::Span;

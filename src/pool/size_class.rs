@@ -14,6 +14,7 @@ pub(super) const BINNED: u64 = 2048;
 pub(super) const STEPPED_BINS: usize = ((BINNED.ilog2() - EXACT.ilog2()) as u64 * STEPS + 1) as usize;
 
 /// The bin above [`EXACT`]. pre: `EXACT < grains <= BINNED`.
+#[inline]
 pub(super) const fn stepped_bin(grains: u64) -> usize {
     let doubling = grains.ilog2();
     let step = (grains >> (doubling - STEPS.ilog2())) - STEPS;

@@ -7,8 +7,8 @@
 //! A cell says something only for the first grain of a block that is live or in a front cache. Fronts and the arena both read
 //! it; the compare-and-swap on a cell is what makes a second free of the same block lose.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::arena::ArenaOptions;
 use super::block::BlockId;
@@ -154,11 +154,23 @@ impl Place<'_> {
     }
 }
 
+/// The cells of a part of the zone of small blocks. The kernel backs only what is touched.
+#[derive(Debug)]
+struct Leaf(Box<[Cell]>);
+
+/// The leaf that somebody used last. To him the way to a cell is a sum; through the list of leaves it is two loads more, of
+/// which each waits for the one before.
+#[derive(Debug, Default)]
+pub struct LastLeaf {
+    number: u64,
+    leaf: Option<Arc<Leaf>>,
+}
+
 /// Cells for a whole arena.
 #[derive(Debug)]
 pub struct Table {
     /// Of the zone of small blocks; `small` is its length in grains.
-    leaves: Box<[OnceLock<Box<[Cell]>>]>,
+    leaves: Box<[OnceLock<Arc<Leaf>>]>,
     small: u64,
     /// A cell for each window of the rest. The kernel backs only what is touched.
     windows: Box<[Cell]>,
@@ -187,10 +199,31 @@ impl Table {
     pub fn place(&self, grain: u64) -> Option<Place<'_>> {
         let Some(beyond) = grain.checked_sub(self.small) else {
             let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
-            return leaf.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 });
+            return leaf.0.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 });
         };
         let cell = self.windows.get((beyond >> self.window_bits) as usize)?;
         Some(Place { cell, bits: (beyond & ((1 << self.window_bits) - 1)) << Header::PLACE })
+    }
+
+    /// The same for somebody who mostly asks for cells of one leaf. pre: `last` was used with this table alone.
+    #[inline(always)]
+    #[must_use]
+    pub fn place_near<'a>(&'a self, grain: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
+        if grain >= self.small {
+            return self.place(grain);
+        }
+        if last.number != grain / LEAF || last.leaf.is_none() {
+            self.find_leaf(grain, last);
+        }
+        let cell = last.leaf.as_ref()?.0.get((grain % LEAF) as usize)?;
+        Some(Place { cell, bits: 0 })
+    }
+
+    #[cold]
+    fn find_leaf(&self, grain: u64, last: &mut LastLeaf) {
+        let number = grain / LEAF;
+        let leaf = self.leaves.get(number as usize).and_then(OnceLock::get);
+        *last = LastLeaf { number, leaf: leaf.cloned() };
     }
 
     #[inline]
@@ -205,8 +238,9 @@ impl Table {
     fn fresh(&self, grain: u64) -> Place<'_> {
         let index = grain / LEAF;
         let cells = (self.small - index * LEAF).min(LEAF) as usize;
-        let leaf = self.leaves[index as usize].get_or_init(|| bytemuck::allocation::zeroed_slice_box(cells));
-        Place { cell: &leaf[(grain % LEAF) as usize], bits: 0 }
+        let fresh = || Arc::new(Leaf(bytemuck::allocation::zeroed_slice_box(cells)));
+        let leaf = self.leaves[index as usize].get_or_init(fresh);
+        Place { cell: &leaf.0[(grain % LEAF) as usize], bits: 0 }
     }
 
     /// What `grain` says; [`Header::ABSENT`] outside the arena.

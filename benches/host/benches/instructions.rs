@@ -9,16 +9,16 @@ use gungraun::{LibraryBenchmarkConfig, library_benchmark, library_benchmark_grou
 const COUNT: u32 = 1000;
 const DEFAULT: Stream = Stream::DEFAULT;
 
-/// A pool that has served this loop before.
+/// A pool that has served this loop before, so that its thread holds the stream's front.
 fn warm(bytes: u64) -> (Pool, u64) {
     let pool = Pool::new();
-    pairs(&pool, bytes, DEFAULT, 2);
+    pairs(&pool, bytes, DEFAULT, COUNT);
     (pool, bytes)
 }
 
 fn warm_mixed() -> Pool {
     let pool = Pool::new();
-    mixed(&pool, DEFAULT, 2);
+    mixed(&pool, DEFAULT, COUNT / 64);
     pool
 }
 

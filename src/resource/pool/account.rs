@@ -23,6 +23,12 @@ impl Account {
         let bytes = header.grains() * GRAIN;
         Self { device: home.device.0 as i32, bytes, requested: bytes - u64::from(place.unasked()) }
     }
+
+    /// For a block that is about to go: its account, if it is that framework's.
+    #[inline(always)]
+    pub(super) fn of_tag(tag: u8) -> impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<Self> {
+        move |home, place, header| (header.tag() == tag).then(|| Self::new(home, place, header))
+    }
 }
 
 /// How many bytes of the last grain of such a request are not asked for.
@@ -51,21 +57,11 @@ impl Pool {
     /// [`Error::BadFree`] if no live block of that framework starts at `at`; nothing was changed.
     #[inline]
     pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
-        match current.and_then(|current| self.free_hit_seen(at, current, DevicePool::fence_now, Self::of_tag(tag))) {
+        let near = current.and_then(|current| self.near_block(at, current, DevicePool::fence_now));
+        match near.and_then(|near| near.free(at, Account::of_tag(tag))) {
             Some(account) => Ok(account),
             None => self.free_while_missed(at, current, tag),
         }
-    }
-
-    /// The same on the shortest way; `None`: nothing happened.
-    #[inline(always)]
-    pub fn free_while_quick(&self, at: Address, current: StreamHandle, tag: u8) -> Option<Account> {
-        self.free_quick(at, current, Self::of_tag(tag))
-    }
-
-    #[inline(always)]
-    fn of_tag(tag: u8) -> impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<Account> {
-        move |home, place, header| (header.tag() == tag).then(|| Account::new(home, place, header))
     }
 
     #[cold]

@@ -160,34 +160,69 @@ pub(super) fn this_thread() -> usize {
     shortcuts().as_ptr().addr()
 }
 
+/// A device's pool and a stream of it, as this thread remembers them. Not to be kept past the call.
+#[derive(Clone, Copy)]
+pub(super) struct Near<'a> {
+    pub home: &'a DevicePool,
+    pub stream: &'a Stream,
+}
+
 impl Pool {
+    /// What a device and a handle name, if this thread used them lately, nothing is captured into a private pool, and this
+    /// is no forked child. `known` tells whether a stream that was not registered is the one that its handle names.
+    #[inline(always)]
+    pub(super) fn near(
+        &self,
+        device: i32,
+        handle: StreamHandle,
+        known: impl FnOnce(&DevicePool, &Stream) -> bool,
+    ) -> Option<Near<'_>> {
+        let (handle, id) = (handle.canonical(), self.id());
+        let fits = |shortcut: &&Shortcut| shortcut.names(id, handle) && shortcut.device() == device;
+        let (home, stream) = shortcuts().iter().find(fits)?.get()?;
+        let plain = home.routing.load(Ordering::Acquire) == 0 && !is_forked();
+        (plain && (stream.is_durable() || known(home, stream))).then_some(Near { home, stream })
+    }
+
+    /// The same for a block that comes back; `fence` does what a stream that was not registered needs.
+    #[inline(always)]
+    pub(super) fn near_block(
+        &self,
+        at: Address,
+        handle: StreamHandle,
+        fence: impl FnOnce(&DevicePool, &Stream) -> bool,
+    ) -> Option<Near<'_>> {
+        let (handle, id) = (handle.canonical(), self.id());
+        let named = |shortcut: &&Shortcut| shortcut.names(id, handle);
+        let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
+        let (home, stream) = found.find(|(home, _)| home.spans(at))?;
+        let plain = at.0.is_multiple_of(GRAIN) && !is_forked();
+        (plain && (stream.is_durable() || fence(home, stream))).then_some(Near { home, stream })
+    }
+
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
     /// as that: nothing that waits, and no lock under which anybody waits for the GPU or calls back.
     /// Never for a stream that was not registered.
-    #[inline(always)]
+    #[inline]
     pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
-        self.malloc_hit_known(bytes, device, handle, tag, |_, _| false)
+        self.near(device, handle, |_, _| false)?.malloc(bytes, tag)
     }
 
-    /// The same. `known` tells whether a stream that was not registered is the one that its handle names.
-    #[inline(always)]
-    pub(super) fn malloc_hit_known(
-        &self,
-        bytes: u64,
-        device: i32,
-        handle: StreamHandle,
-        tag: u8,
-        known: impl FnOnce(&DevicePool, &Stream) -> bool,
-    ) -> Option<Address> {
-        let (handle, id) = (handle.canonical(), self.id());
-        let fits = |shortcut: &&Shortcut| shortcut.names(id, handle) && shortcut.device() == device;
-        let here = shortcuts();
-        let (home, stream) = here.iter().find(fits)?.get()?;
-        if home.routing.load(Ordering::Acquire) != 0 || is_forked() || !(stream.is_durable() || known(home, stream)) {
-            return None;
-        }
+    /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
+    /// Never for a stream that was not registered: its event might have to wait for room in the stream's queue.
+    #[inline]
+    pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
+        self.near_block(at, handle, |_, _| false).and_then(|near| near.free(at, |_, _, _| Some(()))).is_some()
+    }
+}
+
+impl Near<'_> {
+    /// What [`Pool::malloc_hit`] does, without looking for the stream.
+    #[inline]
+    pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
+        let Self { home, stream } = self;
         let grains = bytes.div_ceil(GRAIN);
-        let mut hot = stream.hot.lock_as(here.as_ptr().addr());
+        let mut hot = stream.hot.lock();
         let start = match hot.front.pop(grains) {
             Some(start) => {
                 hot.counts.hits += 1;
@@ -204,35 +239,15 @@ impl Pool {
         Some(home.address(start))
     }
 
-    /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
-    /// Never for a stream that was not registered: its event might have to wait for room in the stream's queue.
-    #[inline(always)]
-    pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
-        self.free_hit_seen(at, handle, |_, _| false, |_, _, _| Some(())).is_some()
-    }
-
-    /// The same. `fence` does what a stream that was not registered needs. `look` sees the block before it goes, and refuses with
-    /// `None`; its answer comes back where the block was taken.
-    #[inline(always)]
-    pub(super) fn free_hit_seen<T>(
-        &self,
-        at: Address,
-        handle: StreamHandle,
-        fence: impl FnOnce(&DevicePool, &Stream) -> bool,
-        look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
-    ) -> Option<T> {
-        let (handle, id) = (handle.canonical(), self.id());
-        let named = |shortcut: &&Shortcut| shortcut.names(id, handle);
-        let here = shortcuts();
-        let mut found = here.iter().filter(named).filter_map(Shortcut::get);
-        let (home, stream) = found.find(|(home, _)| home.spans(at))?;
-        if !at.0.is_multiple_of(GRAIN) || is_forked() || !(stream.is_durable() || fence(home, stream)) {
-            return None;
-        }
+    /// Takes a block into the front cache. `look` sees it before, and refuses with `None`; its answer comes back where the
+    /// block was taken.
+    #[inline]
+    pub fn free<T>(self, at: Address, look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>) -> Option<T> {
+        let Self { home, stream } = self;
         let start = (at.0 - home.base.0) / GRAIN;
         let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
-        let mut hot = stream.hot.lock_as(here.as_ptr().addr());
+        let mut hot = stream.hot.lock();
         let header = place.read();
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
             return None;

@@ -149,7 +149,7 @@ impl Pool {
     /// See [`Error`]; nothing was changed.
     #[inline(always)]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        match self.malloc_hit_known(bytes, device, stream, tag, DevicePool::is_as_known) {
+        match self.near(device, stream, DevicePool::is_as_known).and_then(|near| near.malloc(bytes, tag)) {
             Some(address) => Ok(address),
             None => self.malloc_missed(bytes, device, stream, tag),
         }
@@ -239,7 +239,8 @@ impl Pool {
         stream: StreamHandle,
         free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
     ) -> Result<()> {
-        match self.free_hit_seen(at, stream, DevicePool::fence_now, |_, _, _| Some(())) {
+        let near = self.near_block(at, stream, DevicePool::fence_now);
+        match near.and_then(|near| near.free(at, |_, _, _| Some(()))) {
             Some(()) => Ok(()),
             None => self.free_missed(at, stream, free),
         }

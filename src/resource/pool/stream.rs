@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::biased::Biased;
 use super::fence::Fence;
-use crate::pool::{Cached, Front, Owner};
+use crate::pool::{Cached, Front, LastLeaf, Owner};
 use crate::units::{GRAIN, StreamHandle};
 
 /// How many frameworks are told apart.
@@ -41,6 +41,8 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) struct Hot {
     pub front: Front,
+    /// Of the device's table.
+    pub last_leaf: LastLeaf,
     pub counts: Counts,
 }
 
@@ -63,7 +65,11 @@ impl Stream {
             durable: AtomicBool::new(fence.is_none()),
             owner,
             fence,
-            hot: Biased::new(Hot { front: Front::new(FRONT_GRAINS), counts: Counts::default() }),
+            hot: Biased::new(Hot {
+                front: Front::new(FRONT_GRAINS),
+                last_leaf: LastLeaf::default(),
+                counts: Counts::default(),
+            }),
             live: AtomicU64::new(0),
             mark: AtomicU64::new(0),
         })
