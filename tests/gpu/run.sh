@@ -10,7 +10,7 @@
 #
 # The *_suite steps run tests of the frameworks themselves; what their wheels lack is looked for in $FOREBAY_UPSTREAM (.upstream): torch/ with
 # test_cuda.py and test_cuda_trace.py of PyTorch's source, site/ with expecttest, cupy/tests of CuPy's source. Without it they are
-# skipped.
+# skipped. Numba's tests are in its wheel, and import filecheck.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -184,7 +184,7 @@ step_cupy_suite() {
   carried "$UPSTREAM/cupy" "tests/gpu/plugins/cupy_suite.py" 190 python3 tests/gpu/plugins/cupy_suite.py "$UPSTREAM"
 }
 step_numba_suite() {
-  run "tests/gpu/plugins/numba_suite.py" 580 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/numba_suite.py
+  run "tests/gpu/plugins/numba_suite.py" 580 env PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" python3 tests/gpu/plugins/numba_suite.py
 }
 
 # ---- which of them --------------------------------------------------------------------------------------------------

@@ -53,9 +53,10 @@ def outcomes(manager, modules):
 
 def main():
     modules = sys.argv[1:] or DEFAULT
-    results = {}
+    results, said = {}, {}
     for who, manager in MANAGERS.items():
         results[who], summary, text = outcomes(manager, modules)
+        said[who] = text
         print(f"{who}: {summary}")
         if out := os.environ.get("OUT"):
             with open(os.path.join(out, f"numba_suite_{who}.log"), "w") as file:
@@ -67,7 +68,9 @@ def main():
     worse = [test for test, outcome in own.items() if outcome == "ok" and ours.get(test) not in ("ok", "skipped")]
     count = {who: sum(outcome == "ok" for outcome in result.values()) for who, result in results.items()}
     print(f"pass with Numba's own: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(worse)}")
-    return bool(worse)
+    if not count["own"]:
+        print(f"nothing passes with Numba's own manager, so nothing was shown:\n{said['own'][-2000:]}")
+    return bool(worse) or not count["own"]
 
 
 if __name__ == "__main__":
