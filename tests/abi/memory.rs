@@ -235,6 +235,22 @@ fn a_recorded_use_delays_the_block_and_is_not_needed_twice() {
 }
 
 #[test]
+fn a_size_beyond_all_reason_is_refused_where_a_thread_holds_the_front_too() {
+    let pool = Pool::new();
+    let live = pool.malloc(MIB, LEGACY).unwrap();
+    // Long enough that this thread holds it.
+    for _ in 0..2000 {
+        let block = pool.malloc(512, LEGACY).unwrap();
+        pool.free(block, LEGACY).unwrap();
+    }
+    for bytes in [u64::MAX, u64::MAX - 511, u64::MAX - 600, u64::MAX / 2 + 1] {
+        refused(pool.malloc(bytes, LEGACY), Status::InvalidArgument, &["no size is that large"]);
+    }
+    pool.free(live, LEGACY).unwrap();
+    pool.check();
+}
+
+#[test]
 fn two_pools_know_nothing_of_each_other() {
     let (first, second) = (Pool::new(), Pool::new());
     let (a, b) = (first.malloc(3 * MIB, LEGACY).unwrap(), second.malloc(3 * MIB, LEGACY).unwrap());

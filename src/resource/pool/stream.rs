@@ -82,7 +82,8 @@ impl Stream {
     /// Whether a block of that length would be more than may go unnoticed.
     #[inline]
     pub fn would_peak(&self, grains: u64) -> bool {
-        self.live.load(Ordering::Relaxed) + grains * GRAIN > self.mark.load(Ordering::Relaxed)
+        // Not a sum that can overflow: a size beyond all reason comes here unchecked, outside of any guard.
+        self.live.load(Ordering::Relaxed).saturating_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.
