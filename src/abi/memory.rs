@@ -50,11 +50,26 @@ pub unsafe extern "C" fn forebay_malloc(
     out: *mut *mut c_void,
 ) -> ForebayStatus {
     // SAFETY: as the caller promises.
+    unsafe { malloc_as(pool, ForebayFramework::C as u32, bytes, device, stream, out) }
+}
+
+/// # Safety
+/// As [`forebay_malloc`].
+#[inline(always)]
+unsafe fn malloc_as(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    // SAFETY: as the caller promises.
     unsafe {
-        if malloc_quick(pool, ForebayFramework::C as u32, bytes, device, stream, out) {
+        if malloc_quick(pool, framework, bytes, device, stream, out) {
             return ForebayStatus::Ok;
         }
-        malloc_guarded(pool, ForebayFramework::C as u32, bytes, device, stream, out)
+        malloc_guarded(pool, framework, bytes, device, stream, out)
     }
 }
 
@@ -117,12 +132,7 @@ pub unsafe extern "C" fn forebay_malloc_for(
     out: *mut *mut c_void,
 ) -> ForebayStatus {
     // SAFETY: as the caller promises.
-    unsafe {
-        if malloc_quick(pool, framework, bytes, device, stream, out) {
-            return ForebayStatus::Ok;
-        }
-        malloc_guarded(pool, framework, bytes, device, stream, out)
-    }
+    unsafe { malloc_as(pool, framework, bytes, device, stream, out) }
 }
 
 /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned

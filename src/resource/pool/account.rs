@@ -84,12 +84,11 @@ impl Pool {
 
 impl DevicePool {
     /// Notes how many bytes were asked for of the block at `at`, which nobody else knows of yet.
-    pub(super) fn asked(&self, bytes: u64, at: Address) -> Result<Address> {
-        let place = self.grain(at).and_then(|start| self.table.place(start));
-        if let Some(place) = place {
+    pub(super) fn asked(&self, bytes: u64, at: Address) -> Address {
+        if let Some(place) = self.grain(at).and_then(|start| self.table.place(start)) {
             place.set_unasked(unasked(bytes));
         }
-        Ok(at)
+        at
     }
 
     /// How many bytes of a live block were not asked for.

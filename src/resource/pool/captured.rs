@@ -32,7 +32,7 @@ impl Pool {
     fn malloc_captured(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         let grains = self.grains(bytes, device)?;
         self.on_stream(device, stream, |home, stream, _| {
-            home.asked(bytes, home.allocate_captured(stream, grains, tag)?)
+            Ok(home.asked(bytes, home.allocate_captured(stream, grains, tag)?))
         })
     }
 

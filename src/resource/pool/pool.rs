@@ -163,7 +163,7 @@ impl Pool {
             return Ok(Address(0));
         }
         self.on_stream(device, stream, |home, stream, captured| {
-            home.asked(bytes, home.allocate(stream, grains, tag, captured)?)
+            Ok(home.asked(bytes, home.allocate(stream, grains, tag, captured)?))
         })
     }
 
@@ -178,7 +178,7 @@ impl Pool {
             return Ok(Address(0));
         }
         self.on_stream(device, stream, |home, stream, captured| {
-            home.asked(bytes, home.allocate_ready(stream, grains, tag, captured)?)
+            Ok(home.asked(bytes, home.allocate_ready(stream, grains, tag, captured)?))
         })
     }
 

@@ -80,6 +80,7 @@ impl DevicePool {
         self.table.write(start, Header::live(grains, stream.slot, tag, true));
         drop(inner);
         self.book(stream, grains, tag);
-        self.asked(bytes, at).map(drop)
+        self.asked(bytes, at);
+        Ok(())
     }
 }
