@@ -78,6 +78,17 @@ fn a_pool_that_would_do_nothing_but_move_grows_instead_and_stays_within_bounds()
 }
 
 #[test]
+fn a_small_pool_has_small_chunks_though_one_request_is_most_of_it() {
+    let (_driver, pool) = pool(Options::default());
+    let first = pool.malloc(285 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    pool.free(first, StreamHandle::LEGACY).unwrap();
+    pool.malloc(17 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    pool.trim(0, 0).unwrap();
+    assert_eq!(pool.stats(0).unwrap().physical, 20 * MIB, "five chunks of 4 MiB");
+    pool.check(0).unwrap();
+}
+
+#[test]
 fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
     let (_driver, pool) = pool(Options { limit: 1100 * MIB, ..Options::default() });
     for seed in 0..4 {

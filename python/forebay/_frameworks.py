@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import warnings
 from typing import Any, Optional
 
 from ._hot import malloc
@@ -24,6 +26,24 @@ def need(module: str, name: str, packages: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(f"{name} cannot be imported ({error}): install it with `pip install {packages}`") from error
+
+
+def keep_nccl_from_graphs() -> None:
+    """Sees to it that NCCL does not register the buffers of captured collectives by itself: ``NCCL_GRAPH_REGISTER=0``, unless
+    the variable is set.
+
+    NCCL (2.28 and before) registers a buffer only if it lies in one piece of physical memory, and each process decides that
+    alone: where one takes a buffer and another does not, the replay of the graph hangs. Memory of the pool is in pieces, as
+    that of PyTorch's expandable segments is. NCCL reads the variable when the first communicator is made, and it has to be
+    the same in every process.
+    """
+    if (found := os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")) != "0":
+        warnings.warn(
+            f"NCCL_GRAPH_REGISTER is {found!r}: with memory of several physical pieces the replay of a graph with collectives can "
+            "hang; set it to 0, or leave it unset, in every process",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def probe(pool: int) -> None:

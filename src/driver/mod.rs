@@ -55,6 +55,8 @@ pub struct Capabilities {
     /// Streams have an identity that is never used again, so a new stream at an old handle is noticed.
     /// CUDA: `cuStreamGetId`, from driver 12.0.
     pub stream_identity: bool,
+    /// An event can be recorded behind all work of a device. CUDA: `cuCtxRecordEvent`, from driver 12.5.
+    pub device_events: bool,
     /// The driver has stream-ordered pools (`cuMemPool*`) whose idle memory can be given back.
     pub driver_pools: bool,
     /// The driver's version as it reports it, e.g. 13000.

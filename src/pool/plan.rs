@@ -350,17 +350,24 @@ impl Arena {
         if self.options.max_chunk_pages > 0 {
             return self.options.max_chunk_pages;
         }
+        let small = self.chunks.mapped + needed < Self::SMALL_POOL && needed < Self::LONG_NEED;
+        let largest = if small { Self::LARGEST_IN_SMALL_POOL } else { Self::LARGEST_CHUNK };
         let wanted = (self.chunks.mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
-        1 << wanted.clamp(1, Self::LARGEST_CHUNK).ilog2()
+        1 << wanted.clamp(1, largest).ilog2()
     }
 
     /// A pool is cut into at least so many chunks, a long need into at least eight.
     /// These and the next are from replaying real traces, and the same traces with every size scaled by 0.7 to 1.5
-    /// (`docs/design.md`).
+    /// (`docs/performance.md`).
     const CHUNKS_IN_POOL: u64 = 512;
     const CHUNKS_IN_NEED: u64 = 8;
     /// Pages of the largest chunk that is chosen without being asked for.
     const LARGEST_CHUNK: u64 = 16;
+    /// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
+    /// so long, 512 MiB, that small chunks would cost milliseconds.
+    const SMALL_POOL: u64 = 4096;
+    const LONG_NEED: u64 = 256;
+    const LARGEST_IN_SMALL_POOL: u64 = 2;
     /// The last quarter of a run gets chunks of at most so many pages.
     const END: u64 = 4;
     const CHUNK_AT_END: u64 = 2;

@@ -1,5 +1,6 @@
 """The CuPy plug-in, as far as CuPy goes without a GPU: its own objects, with the stream and the device given."""
 
+import os
 import unittest
 from unittest import mock
 
@@ -237,6 +238,17 @@ class Install(WithoutGpu):
         forebay.cupy.uninstall()
         self.assertIs(memory.get_allocator(), self.before)
         forebay.cupy.uninstall()
+
+    def test_nccl_is_kept_from_the_buffers_of_graphs(self):
+        with mock.patch.dict(os.environ):
+            os.environ.pop("NCCL_GRAPH_REGISTER", None)
+            forebay.cupy.install()
+            self.assertEqual(os.environ["NCCL_GRAPH_REGISTER"], "0")
+            forebay.cupy.uninstall()
+            os.environ["NCCL_GRAPH_REGISTER"] = "1"
+            with self.assertWarnsRegex(RuntimeWarning, "NCCL_GRAPH_REGISTER is '1'") as warned:
+                forebay.cupy.install()
+            self.assertEqual((os.environ["NCCL_GRAPH_REGISTER"], warned.filename), ("1", __file__))
 
     def test_an_allocator_that_was_set_since_is_left_alone(self):
         forebay.cupy.install()

@@ -88,7 +88,9 @@ class Install(Case):
         with self.refused(InstallError, "fork", "spawn"):
             forebay.torch.install()
 
+    @mock.patch.dict(os.environ)
     def test_auto_says_why_it_is_base(self):
+        os.environ.pop("NCCL_GRAPH_REGISTER", None)
         changed = []
         with mock.patch.object(_build, "build", side_effect=BuildError("no compiler")):
             with self.refused(InstallError, "cannot be built", "no compiler"):
@@ -96,14 +98,24 @@ class Install(Case):
             with mock.patch.object(_base, "install", changed.append):
                 done = forebay.torch.install()
         self.assertEqual((done.mode, done.reason, changed), ("base", "no compiler", [self.torch]))
+        self.assertEqual(os.environ["NCCL_GRAPH_REGISTER"], "0")
         self.assertIs(forebay.torch.installation(), done)
         with self.refused(InstallError, "before", "base", "once"):
             forebay.torch.install()
 
+    @mock.patch.dict(os.environ, NCCL_GRAPH_REGISTER="1")
+    def test_a_user_who_lets_nccl_register_graphs_is_told(self):
+        with mock.patch.object(_base, "install"), self.assertWarnsRegex(RuntimeWarning, "NCCL_GRAPH_REGISTER is '1'") as warned:
+            forebay.torch.install("base")
+        self.assertEqual((os.environ["NCCL_GRAPH_REGISTER"], warned.filename), ("1", __file__))
+
+    @mock.patch.dict(os.environ)
     def test_a_failed_install_leaves_no_trace(self):
+        os.environ.pop("NCCL_GRAPH_REGISTER", None)
         with mock.patch.object(_base, "install", side_effect=RuntimeError("refused")), self.assertRaises(RuntimeError):
             forebay.torch.install("base")
         self.assertIsNone(forebay.torch.installation())
+        self.assertNotIn("NCCL_GRAPH_REGISTER", os.environ)
 
 
 class Figures(Case):

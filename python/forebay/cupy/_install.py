@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 from .. import pressure
-from .._frameworks import probe
+from .._frameworks import keep_nccl_from_graphs, probe
 from .._pool import Pool
 from ._connect import cupy
 from ._pool import MemoryPool
@@ -43,6 +43,7 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
 
     Notes
     -----
+    Sets ``NCCL_GRAPH_REGISTER=0`` in the environment, if that is unset: collectives inside of CUDA graphs can hang otherwise.
     Arrays that CuPy has already stay where they are, and free where they came from. A failed allocation raises
     `cupy.cuda.memory.OutOfMemoryError` with the pool's report.
     """
@@ -54,6 +55,7 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
     pressure.start(pool)
     malloc, now = made.malloc, cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(malloc)
+    keep_nccl_from_graphs()
     ours = _installed is not None and now is _installed.malloc
     _installed = _Installed(pool, made, malloc, _installed.before if _installed is not None and ours else now)
     return made

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from .. import _library
 from .._errors import Status
+from .._frameworks import keep_nccl_from_graphs
 from .._pool import shared_pool_if_made
 from . import _base, _build
 
@@ -49,7 +50,8 @@ def install(mode: str = "auto") -> Installation:
     """Makes PyTorch allocate device memory from Forebay's shared pool, until the process ends.
 
     Call it before the first use of CUDA through PyTorch, once in each process; children that are spawned call it for
-    themselves. Other frameworks' installs may come before or after it.
+    themselves. Other frameworks' installs may come before or after it. Sets ``NCCL_GRAPH_REGISTER=0`` in the environment, if
+    that is unset: collectives inside of CUDA graphs can hang otherwise.
 
     Parameters
     ----------
@@ -95,6 +97,7 @@ def install(mode: str = "auto") -> Installation:
         _change(adapter)
     else:
         _base.install(torch)
+    keep_nccl_from_graphs()
     _installation = Installation("adapter" if adapter else "base", reason, adapter, os.getpid())
     return _installation
 

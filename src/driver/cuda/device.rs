@@ -82,6 +82,7 @@ impl CudaDriver {
             vmm,
             granularity: if vmm { self.device_granularity(device)? } else { PLAIN_GRANULARITY },
             stream_identity: self.api.stream_id.is_some(),
+            device_events: self.api.context_events.is_some(),
             driver_pools: pools,
             version: self.api.version,
             posix_fd: vmm && traits.posix_fd,

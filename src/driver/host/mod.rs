@@ -148,6 +148,7 @@ impl Driver for HostDriver {
             vmm: host.vmm,
             granularity: host.granularity,
             stream_identity: host.stream_identity,
+            device_events: host.device_events,
             driver_pools: host.driver_pools,
             version: host.version,
             posix_fd: host.vmm && host.posix_fd,

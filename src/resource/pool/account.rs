@@ -26,7 +26,7 @@ impl Account {
 
     /// For a block that is about to go: its account, if it is that framework's.
     #[inline(always)]
-    pub(super) fn of_tag(tag: u8) -> impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<Self> {
+    pub(super) fn of_tag(tag: u8) -> impl Fn(&DevicePool, Place<'_>, Header) -> Option<Self> {
         move |home, place, header| (header.tag() == tag).then(|| Self::new(home, place, header))
     }
 }
@@ -57,8 +57,8 @@ impl Pool {
     /// [`Error::BadFree`] if no live block of that framework starts at `at`; nothing was changed.
     #[inline]
     pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
-        let near = current.and_then(|current| self.near_block(at, current, DevicePool::fence_now));
-        match near.and_then(|near| near.free(at, Account::of_tag(tag))) {
+        let near = current.and_then(|current| self.near_block(at, current, DevicePool::is_as_known));
+        match near.and_then(|near| near.free_fenced(at, Account::of_tag(tag))) {
             Some(account) => Ok(account),
             None => self.free_while_missed(at, current, tag),
         }

@@ -181,7 +181,7 @@ impl DevicePool {
         }
         let cached = {
             let mut hot = stream.hot.lock();
-            let found = hot.front.pop(grains);
+            let found = hot.pop(grains);
             hot.counts.hits += u64::from(found.is_some());
             found
         };
@@ -216,11 +216,11 @@ impl DevicePool {
     }
 
     /// A block from the stream's front cache, if everything there is proven unused. Its fence is raised before a block is
-    /// put there, so under the lock a fence that has passed covers them all.
+    /// put there, or the block is bare, so under the lock a fence that has passed covers them all.
     fn pop_passed(&self, stream: &Stream, grains: u64) -> Option<u64> {
         let fence = stream.fence.as_ref().filter(|_| !stream.is_durable())?;
         let mut hot = stream.hot.lock();
-        let found = if fence.passed() { hot.front.pop(grains) } else { None };
+        let found = if hot.bare.is_none() && fence.passed() { hot.front.pop(grains) } else { None };
         hot.counts.hits += u64::from(found.is_some());
         found
     }
@@ -323,7 +323,7 @@ impl DevicePool {
             let why = format!("stream {} is being captured", stream.handle);
             return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
         }
-        let raised = self.hold_back_heir(stream).and_then(|()| fence.raise(stream.handle));
+        let raised = self.hold_back_heir(stream).and_then(|()| self.raise_fence(stream, fence));
         match raised {
             // The process is ending: no work will run that could be disturbed.
             Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),

@@ -84,8 +84,7 @@ impl Fence {
     /// A fence for all work that any stream of the device has now.
     pub fn after_everything(events: &Arc<Events>) -> Result<Arc<Self>> {
         let fence = Self::new(events)?;
-        fence.raised.store(true, Ordering::Release);
-        events.driver.event_record_all(events.device, fence.event)?;
+        fence.raise_behind_everything()?;
         Ok(Arc::new(fence))
     }
 
@@ -93,6 +92,12 @@ impl Fence {
     pub fn raise(&self, stream: StreamHandle) -> Result<()> {
         self.raised.store(true, Ordering::Release);
         self.events.driver.event_record(self.events.device, self.event, stream)
+    }
+
+    /// Moves the fence behind all work that any stream of the device has now.
+    pub fn raise_behind_everything(&self) -> Result<()> {
+        self.raised.store(true, Ordering::Release);
+        self.events.driver.event_record_all(self.events.device, self.event)
     }
 
     /// Whether the work is done. A driver that cannot tell counts as "not yet".

@@ -1,9 +1,9 @@
 //! The hit: a request that the stream's front cache serves, and a free that it takes.
 //!
 //! No driver call, no allocation, no hashing, one lock that only this stream's users take. (A stream that was not registered
-//! costs three short calls: two tell that its handle still names it, and its free records an event.) A request that the front lacks
-//! and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether a registered
-//! stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
+//! costs two short calls, which tell that its handle still names it, and every second free in a row an event: `bare.rs`.) A request
+//! that the front lacks and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether
+//! a registered stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -160,6 +160,15 @@ pub(super) fn this_thread() -> usize {
     shortcuts().as_ptr().addr()
 }
 
+/// What is known to come after the uses of a block that is freed on a stream that was not registered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cover {
+    /// An event that the caller recorded.
+    Event,
+    /// Nothing: the block may only be bare.
+    Bare,
+}
+
 /// A device's pool and a stream of it, as this thread remembers them. Not to be kept past the call.
 #[derive(Clone, Copy)]
 pub(super) struct Near<'a> {
@@ -184,35 +193,35 @@ impl Pool {
         (plain && (stream.is_durable() || known(home, stream))).then_some(Near { home, stream })
     }
 
-    /// The same for a block that comes back; `fence` does what a stream that was not registered needs.
+    /// The same for a block that comes back.
     #[inline(always)]
     pub(super) fn near_block(
         &self,
         at: Address,
         handle: StreamHandle,
-        fence: impl FnOnce(&DevicePool, &Stream) -> bool,
+        known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
         let (handle, id) = (handle.canonical(), self.id());
         let named = |shortcut: &&Shortcut| shortcut.names(id, handle);
         let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
         let (home, stream) = found.find(|(home, _)| home.spans(at))?;
         let plain = at.0.is_multiple_of(GRAIN) && !is_forked();
-        (plain && (stream.is_durable() || fence(home, stream))).then_some(Near { home, stream })
+        (plain && (stream.is_durable() || known(home, stream))).then_some(Near { home, stream })
     }
 
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
     /// as that: nothing that waits, and no lock under which anybody waits for the GPU or calls back.
-    /// Never for a stream that was not registered.
     #[inline]
     pub fn malloc_hit(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
-        self.near(device, handle, |_, _| false)?.malloc(bytes, tag)
+        self.near(device, handle, DevicePool::is_as_known)?.malloc(bytes, tag)
     }
 
     /// Takes a block into the front cache, if it is as simple as that, as [`Pool::malloc_hit`] is. Returns whether it did.
-    /// Never for a stream that was not registered: its event might have to wait for room in the stream's queue.
+    /// Never where that needs an event, which might have to wait for room in the stream's queue.
     #[inline]
     pub fn free_hit(&self, at: Address, handle: StreamHandle) -> bool {
-        self.near_block(at, handle, |_, _| false).and_then(|near| near.free(at, |_, _, _| Some(()))).is_some()
+        let near = self.near_block(at, handle, DevicePool::is_as_known);
+        near.and_then(|near| near.free(at, |_, _, _| Some(()), Cover::Bare)).is_some()
     }
 }
 
@@ -223,7 +232,7 @@ impl Near<'_> {
         let Self { home, stream } = self;
         let grains = bytes.div_ceil(GRAIN);
         let mut hot = stream.hot.lock();
-        let start = match hot.front.pop(grains) {
+        let start = match hot.pop(grains) {
             Some(start) => {
                 hot.counts.hits += 1;
                 start
@@ -239,10 +248,24 @@ impl Near<'_> {
         Some(home.address(start))
     }
 
-    /// Takes a block into the front cache. `look` sees it before, and refuses with `None`; its answer comes back where the
-    /// block was taken.
+    /// Takes a block into the front cache, behind an event of the stream's where it needs one. `look` sees it before, and
+    /// refuses with `None`; its answer comes back where the block was taken.
     #[inline]
-    pub fn free<T>(self, at: Address, look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>) -> Option<T> {
+    pub fn free_fenced<T>(self, at: Address, look: impl Fn(&DevicePool, Place<'_>, Header) -> Option<T>) -> Option<T> {
+        self.free(at, &look, Cover::Bare).or_else(|| {
+            let fenced = !self.stream.is_durable() && self.home.raise_own(self.stream, false).is_ok();
+            if fenced { self.free(at, look, Cover::Event) } else { None }
+        })
+    }
+
+    /// Takes a block into the front cache. Likewise.
+    #[inline]
+    fn free<T>(
+        self,
+        at: Address,
+        look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
+        cover: Cover,
+    ) -> Option<T> {
         let Self { home, stream } = self;
         let start = (at.0 - home.base.0) / GRAIN;
         let place = home.table.place(start)?;
@@ -252,7 +275,14 @@ impl Near<'_> {
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
             return None;
         }
+        let bare = cover == Cover::Bare && !stream.is_durable();
+        if bare && !hot.bare.allows() {
+            return None;
+        }
         let seen = look(home, place, header)?;
+        if bare {
+            hot.bare.put(start);
+        }
         place.write(header.cached());
         stream.credit(&mut hot, header.grains(), header.tag());
         let left = hot.front.push(Cached { start, grains: header.grains() });
@@ -271,17 +301,12 @@ impl DevicePool {
         self.capabilities.stream_identity && self.standing(stream) == Standing::Current
     }
 
-    /// Raises the fence of such a stream, behind what the block of a free may still be used by. Returns whether that went well.
-    #[inline(never)]
-    pub(super) fn fence_now(&self, stream: &Stream) -> bool {
-        self.is_as_known(stream) && self.raise_own(stream, false).is_ok()
-    }
-
     /// The best fit of what `stream` may use as it is. Called with the stream's front locked, against the order of the
     /// locks: so it only tries the arena's. A registered stream is asked whether it is captured, as a longer way would.
     #[inline(never)]
     fn take_now(&self, stream: &Stream, grains: u64) -> Option<u64> {
-        let may_be_captured = !Self::lives_forever(stream.handle);
+        // Others were asked when they were recognised.
+        let may_be_captured = stream.is_durable() && !Self::lives_forever(stream.handle);
         if grains == 0
             || may_be_captured && self.driver.stream_capture(self.device, stream.handle).ok()? != Capture::None
         {

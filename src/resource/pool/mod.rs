@@ -10,6 +10,7 @@
 
 mod account;
 mod backing;
+mod bare;
 mod biased;
 mod captured;
 mod device;

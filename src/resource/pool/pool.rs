@@ -239,8 +239,8 @@ impl Pool {
         stream: StreamHandle,
         free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
     ) -> Result<()> {
-        let near = self.near_block(at, stream, DevicePool::fence_now);
-        match near.and_then(|near| near.free(at, |_, _, _| Some(()))) {
+        let near = self.near_block(at, stream, DevicePool::is_as_known);
+        match near.and_then(|near| near.free_fenced(at, |_, _, _| Some(()))) {
             Some(()) => Ok(()),
             None => self.free_missed(at, stream, free),
         }

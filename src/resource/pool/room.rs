@@ -216,6 +216,9 @@ impl DevicePool {
         let to = asker.stream;
         let covered = match &lender.fence {
             Some(fence) if !lender.is_durable() => {
+                if !self.cover_bare(lender) {
+                    return Ok(false);
+                }
                 fence.hold_back(to.handle)?;
                 u64::MAX
             }

@@ -31,7 +31,7 @@ impl DevicePool {
     /// Hands a stream's freed memory to everybody if its fence has passed; raises one where there is none.
     fn look_at_fence(&self, inner: &mut Inner, stream: &Stream) {
         if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
-            if fence.passed() {
+            if self.cover_bare(stream) && fence.passed() {
                 inner.arena.promote(stream.owner, u64::MAX);
             }
             return;
@@ -138,7 +138,7 @@ impl DevicePool {
             }
             if stream.is_durable() {
                 fences.extend(inner.fence(stream.slot).map(|(fence, _)| fence));
-            } else {
+            } else if self.cover_bare(stream) {
                 fences.extend(stream.fence.clone());
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::bare::Bare;
 use super::biased::Biased;
 use super::fence::Fence;
 use crate::pool::{Cached, Front, LastLeaf, Owner};
@@ -24,11 +25,11 @@ pub(super) struct Stream {
     /// What no other stream ever has, where the driver can tell.
     pub identity: u64,
     /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
-    /// recorded when it frees; else its fence is raised in every free, while the handle is alive.
+    /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
     pub durable: AtomicBool,
     /// In whose order its free blocks are.
     pub owner: Owner,
-    /// Of a stream that is not durable: behind everything it freed.
+    /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
     pub fence: Option<Arc<Fence>>,
     pub hot: Biased<Hot>,
     /// Bytes live, written under `hot`, read by anybody.
@@ -44,6 +45,8 @@ pub(super) struct Hot {
     /// Of the device's table.
     pub last_leaf: LastLeaf,
     pub counts: Counts,
+    /// Of a stream that was not registered.
+    pub bare: Bare,
 }
 
 /// One stream's share of the figures. Bytes.
@@ -69,6 +72,7 @@ impl Stream {
                 front: Front::new(FRONT_GRAINS),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),
+                bare: Bare::default(),
             }),
             live: AtomicU64::new(0),
             mark: AtomicU64::new(0),

@@ -144,7 +144,7 @@ impl DevicePool {
         // Other threads that make room may be about to use the handle: they look at the promise under this lock.
         let _inner = self.inner.lock();
         if let Some(fence) = &stream.fence {
-            fence.raise(stream.handle)?;
+            self.raise_fence(&stream, fence)?;
         }
         stream.durable.store(false, Ordering::Release);
         Ok(())
@@ -161,7 +161,7 @@ impl DevicePool {
             }
             let stream = Arc::clone(stream);
             inner.drain(&stream);
-            if stream.fence.as_ref().is_some_and(|fence| fence.passed()) {
+            if self.cover_bare(&stream) && stream.fence.as_ref().is_some_and(|fence| fence.passed()) {
                 inner.arena.promote(stream.owner, u64::MAX);
             }
             if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {

@@ -153,8 +153,6 @@ def judge_mapped(name, theirs, ours):
     judge_values(name, ours)
     if error(ours) or any(rank["wrong"] for rank in ours):
         print(f"    expandable segments: {run('expandable', [name])[name]}")
-        if name == "graph":
-            print(f"    Forebay with NCCL_GRAPH_REGISTER=0: {run('forebay', [name], NCCL_GRAPH_REGISTER='0')[name]}")
 
 
 def main():

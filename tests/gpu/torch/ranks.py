@@ -199,8 +199,8 @@ def streams():
 
 
 def graph():
-    """Collectives in captured graphs. NCCL maps the other rank's buffers there by itself (NCCL_GRAPH_REGISTER), so their sizes
-    are on both sides of the pool's chunks."""
+    """Collectives in captured graphs, of sizes on both sides of the pool's chunks. Under native NCCL maps the other rank's buffers
+    by itself (NCCL_GRAPH_REGISTER), which Forebay's install forbids."""
     wrong = sum(captured(count) for count in (16 * MIB, MIB, MIB // 16))
     return {"wrong": wrong, "what": "10 replays of three graphs with three collectives, 64 MiB, 4 MiB and 256 KiB"}
 
