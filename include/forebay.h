@@ -1293,7 +1293,8 @@ const char *forebay_status_text(uint32_t status);
 const char *forebay_last_error_message(void);
 
 // Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-// default stream records an event in every free, since its handle may be dead afterwards; registered, it costs nothing.
+// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
+// it is in every call; registered, it does neither.
 // Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
 // `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
 enum forebay_status forebay_stream_register(struct forebay_pool *pool,

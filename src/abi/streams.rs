@@ -8,7 +8,8 @@ use super::status::ForebayStatus;
 use crate::units::Address;
 
 /// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-/// default stream records an event in every free, since its handle may be dead afterwards; registered, it costs nothing.
+/// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
+/// it is in every call; registered, it does neither.
 /// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
 /// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
 ///
