@@ -55,9 +55,10 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
     pressure.start(pool)
     malloc, now = made.malloc, cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(malloc)
-    keep_nccl_from_graphs()
     ours = _installed is not None and now is _installed.malloc
     _installed = _Installed(pool, made, malloc, _installed.before if _installed is not None and ours else now)
+    # Last: where warnings are errors, this raises.
+    keep_nccl_from_graphs()
     return made
 
 

@@ -97,8 +97,9 @@ def install(mode: str = "auto") -> Installation:
         _change(adapter)
     else:
         _base.install(torch)
-    keep_nccl_from_graphs()
     _installation = Installation("adapter" if adapter else "base", reason, adapter, os.getpid())
+    # Last: where warnings are errors, this raises.
+    keep_nccl_from_graphs()
     return _installation
 
 
