@@ -306,8 +306,8 @@ typedef struct forebay_buffer_info {
   uint64_t reserved[4];
 } forebay_buffer_info;
 
-// Gives the stream that CuPy's calling thread uses now.
-typedef ptrdiff_t (*forebay_stream_getter)(void);
+// Gives the stream that CuPy's calling thread uses on a device now.
+typedef ptrdiff_t (*forebay_stream_getter)(int device);
 
 // Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
 typedef int (*forebay_hook_asker)(int skip_dispatch);
@@ -707,13 +707,13 @@ enum forebay_status forebay_buffer_fill(struct forebay_buffer *buffer,
                                         uint32_t width,
                                         void *stream);
 
-// Sets the function that gives CuPy's current stream: the C function inside the capsule
-// `cupy_backends.cuda.stream.__pyx_capi__["get_current_stream_ptr"]`. NULL, the state at the start: the legacy default
+// Sets the function that gives CuPy's current stream on a device: the C function inside the capsule
+// `cupy_backends.cuda.stream.__pyx_capi__["get_stream_ptr"]`. NULL, the state at the start: the legacy default
 // stream. Any thread.
 void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
 
-// Allocates `size` bytes on `device` in the order of CuPy's current stream. `param` is a forebay_pool; NULL: the shared
-// pool.
+// Allocates `size` bytes on `device` in the order of CuPy's current stream there. `param` is a forebay_pool; NULL: the
+// shared pool.
 //
 // On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
 // memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
@@ -723,8 +723,8 @@ void *forebay_cupy_malloc(void *param,
                           size_t size,
                           int device);
 
-// Frees a block in the order of CuPy's current stream, and of the stream it was allocated on, since CuPy frees an array
-// wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
+// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
+// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
 // frees in destructors, also while the interpreter ends.
 void forebay_cupy_free(void *param,
                        void *ptr,

@@ -164,7 +164,7 @@ def cupy_install():
     from cupy_backends.cuda import stream
 
     # CuPy does not pass the stream, but exports a C function that knows it, in a capsule named by its own signature.
-    capsule = stream.__pyx_capi__["get_current_stream_ptr"]
+    capsule = stream.__pyx_capi__["get_stream_ptr"]
     python = ctypes.pythonapi
     python.PyCapsule_GetName.argtypes, python.PyCapsule_GetName.restype = [ctypes.py_object], c_char_p
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, c_char_p]

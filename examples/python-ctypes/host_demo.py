@@ -39,7 +39,7 @@ class Cupy:
 
     def __init__(self, stream):
         # The object must outlive its registration, or the library would call freed memory.
-        self.getter = ctypes.CFUNCTYPE(ctypes.c_ssize_t)(lambda: stream.value)
+        self.getter = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(lambda device: stream.value)
         lib.forebay_cupy_set_stream_getter(ctypes.cast(self.getter, ctypes.c_void_p))
 
     def empty(self, size: int) -> int:

@@ -181,7 +181,7 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
     device: c_int,
 ) -> *mut c_void {
     // SAFETY: as the caller promises.
-    cupy::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, size, device)
+    cupy::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, |_| None, size, device)
 }
 
 /// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
@@ -192,5 +192,5 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_pools_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    cupy::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, ptr, device);
+    cupy::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, |_| false, ptr, device);
 }

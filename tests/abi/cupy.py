@@ -118,17 +118,17 @@ assert forebay.forebay_stream_create(pool, 0, ctypes.byref(stream)) == 0
 asked = []
 
 
-@ctypes.PYFUNCTYPE(ctypes.c_ssize_t)
-def current_stream():
-    asked.append(1)
+@ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)
+def current_stream(device):
+    asked.append(device)
     return stream.value
 
 
 forebay.forebay_cupy_set_stream_getter(current_stream)
 block = malloc(2 * MIB)
-assert len(asked) == 1 and live(stream) == 2 * MIB and live(None) == 0
+assert asked == [0] and live(stream) == 2 * MIB and live(None) == 0
 forebay.forebay_cupy_free(None, block, 0)
-assert len(asked) == 2 and live(stream) == 0
+assert asked == [0, 0] and live(stream) == 0
 assert malloc(2 * MIB) == block, "freed and allocated in the order of that stream"
 forebay.forebay_cupy_free(None, block, 0)
 forebay.forebay_cupy_set_stream_getter(None)

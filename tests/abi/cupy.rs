@@ -34,7 +34,7 @@ fn without_python_a_failure_is_null_with_a_text_and_a_block_is_a_block() {
 #[test]
 fn the_stream_getter_says_on_which_stream() {
     static STREAM: std::sync::atomic::AtomicIsize = std::sync::atomic::AtomicIsize::new(0);
-    extern "C" fn current() -> isize {
+    extern "C" fn current(_device: i32) -> isize {
         STREAM.load(std::sync::atomic::Ordering::SeqCst)
     }
     in_child("cupy::the_stream_getter_says_on_which_stream", &[], || {

@@ -49,7 +49,7 @@ impl Drop for CupyPool {
 
 static STREAM: AtomicIsize = AtomicIsize::new(0);
 
-extern "C" fn current() -> isize {
+extern "C" fn current(_device: i32) -> isize {
     STREAM.load(Ordering::SeqCst)
 }
 

@@ -35,7 +35,7 @@ def connect() -> None:
     global _connected
     if _connected:
         return
-    getter = _c_function(_stream, "get_current_stream_ptr", b"intptr_t (void)")
+    getter = _c_function(_stream, "get_stream_ptr", b"intptr_t (int)")
     asker = _c_function(memory_hook, "_has_memory_hooks", b"int (int __pyx_skip_dispatch)")
     hooks = _c_function(memory_hook, "get_memory_hooks", b"PyObject *(int __pyx_skip_dispatch)")
     _library.forebay_cupy_set_stream_getter(getter)
