@@ -309,9 +309,6 @@ typedef struct forebay_buffer_info {
 // Gives the stream that CuPy's calling thread uses on a device now.
 typedef ptrdiff_t (*forebay_stream_getter)(int device);
 
-// Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
-typedef int (*forebay_hook_asker)(int skip_dispatch);
-
 // Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
 typedef void *(*forebay_hook_getter)(int skip_dispatch);
 
@@ -730,14 +727,13 @@ void forebay_cupy_free(void *param,
                        void *ptr,
                        int device);
 
-// Says how CuPy's memory hooks are found and called. `asker` is the C function inside the capsule
-// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`, `getter` the one named `get_memory_hooks` there; NULL for the
-// latter asks `tell` also where a thread has no hooks any more. `tell` is a Python function (a `PyObject *`, which the caller
-// keeps alive) of five integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the
-// device, the bytes, the address (0 if there is none) and by how many bytes the pool has grown. It answers whether there
-// are hooks; an exception of it ends the allocation. NULL for all: nobody is told. Any thread.
-void forebay_cupy_set_memory_hooks(forebay_hook_asker asker,
-                                   forebay_hook_getter getter,
+// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
+// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
+// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
+// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
+// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
+// allocation. NULL for both: nobody is told. Any thread.
+void forebay_cupy_set_memory_hooks(forebay_hook_getter getter,
                                    void *tell);
 
 // A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees

@@ -1,22 +1,17 @@
 //! CuPy's memory hooks (`cupy.cuda.MemoryHook`), told of what is allocated and freed here.
 //!
-//! CuPy's own pools call them; for a C function allocator nobody does. Whether a thread has any is asked of a C function of
-//! CuPy's own, so a program without hooks pays for one call in C.
+//! CuPy's own pools call them; for a C function allocator nobody does. The container that a thread has for them is had from a C
+//! function of CuPy's own, once, so a program without hooks pays for a look into it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::python;
+use super::{python, python_thread};
 use crate::units::GRAIN;
-
-/// Says whether the calling thread has memory hooks: not 0. CuPy passes 0.
-pub type ForebayHookAsker = Option<extern "C" fn(skip_dispatch: c_int) -> c_int>;
 
 /// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
 pub type ForebayHookGetter = Option<extern "C" fn(skip_dispatch: c_int) -> *mut c_void>;
 
-/// The asker's address; 0 for none.
-static ASKER: AtomicUsize = AtomicUsize::new(0);
 /// The getter's address; 0 for none.
 static GETTER: AtomicUsize = AtomicUsize::new(0);
 /// The Python function that calls them.
@@ -31,28 +26,16 @@ enum Event {
     AfterFree = 3,
 }
 
-/// Whether somebody wants to know.
+/// Whether somebody wants to know: the calling thread has hooks.
 #[inline]
 pub(super) fn watching() -> bool {
-    match ASKER.load(Ordering::Acquire) {
-        0 => false,
-        asker => {
-            // SAFETY: only forebay_cupy_set_memory_hooks stores here, a function of this type.
-            let asker: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(asker) };
-            asker(0) != 0 && has_any()
-        }
-    }
-}
-
-/// Whether there are hooks in the container that the calling thread has: CuPy keeps it, empty, once a thread had a hook.
-fn has_any() -> bool {
     match GETTER.load(Ordering::Acquire) {
-        0 => true,
+        0 => false,
         getter => {
             // SAFETY: only forebay_cupy_set_memory_hooks stores here, a function of this type.
             let getter: extern "C" fn(c_int) -> *mut c_void = unsafe { std::mem::transmute(getter) };
             // SAFETY: the getter answers a new reference; CuPy holds the GIL where it allocates and frees.
-            unsafe { python::is_true(|| getter(0)) }
+            unsafe { python_thread::is_true(getter) }
         }
     }
 }
@@ -112,22 +95,17 @@ pub(super) fn free(at: *mut c_void, size: u64, device: c_int, free: impl FnOnce(
     }
 }
 
-/// Says how CuPy's memory hooks are found and called. `asker` is the C function inside the capsule
-/// `cupy.cuda.memory_hook.__pyx_capi__["_has_memory_hooks"]`, `getter` the one named `get_memory_hooks` there; NULL for the
-/// latter asks `tell` also where a thread has no hooks any more. `tell` is a Python function (a `PyObject *`, which the caller
-/// keeps alive) of five integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the
-/// device, the bytes, the address (0 if there is none) and by how many bytes the pool has grown. It answers whether there
-/// are hooks; an exception of it ends the allocation. NULL for all: nobody is told. Any thread.
+/// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
+/// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
+/// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
+/// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
+/// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
+/// allocation. NULL for both: nobody is told. Any thread.
 ///
 /// # Safety
 /// `tell` is NULL or a Python function that lives until another one is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_set_memory_hooks(
-    asker: ForebayHookAsker,
-    getter: ForebayHookGetter,
-    tell: *mut c_void,
-) {
+pub unsafe extern "C" fn forebay_cupy_set_memory_hooks(getter: ForebayHookGetter, tell: *mut c_void) {
     TELL.store(tell, Ordering::Release);
     GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
-    ASKER.store(asker.map_or(0, |asker| asker as usize), Ordering::Release);
 }

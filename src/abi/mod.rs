@@ -19,6 +19,7 @@ pub mod memory_at_once;
 pub mod pool;
 pub mod private;
 mod python;
+mod python_thread;
 pub mod resource;
 pub mod resource_create;
 pub mod resource_options;

@@ -8,7 +8,7 @@ use libloading::os::unix::Library;
 
 use super::guard::Fault;
 
-type Object = *mut c_void;
+pub(super) type Object = *mut c_void;
 
 /// # Safety
 /// `T` is the symbol's type.
@@ -77,14 +77,17 @@ pub(super) fn without_lock(work: impl FnOnce()) {
 }
 
 /// What is called for every allocation while somebody watches: looked up once, since a look-up costs more than such a call.
-struct Calls {
+pub(super) struct Calls {
     call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,
-    is_true: unsafe extern "C" fn(Object) -> c_int,
-    drop: unsafe extern "C" fn(Object),
+    pub is_true: unsafe extern "C" fn(Object) -> c_int,
+    pub drop: unsafe extern "C" fn(Object),
+    /// The current thread's state, and its number.
+    pub thread: unsafe extern "C" fn() -> Object,
+    pub thread_id: unsafe extern "C" fn(Object) -> u64,
 }
 
 /// Found, and kept, once Python is there.
-fn calls() -> Option<&'static Calls> {
+pub(super) fn calls() -> Option<&'static Calls> {
     static CALLS: OnceLock<Calls> = OnceLock::new();
     if let Some(calls) = CALLS.get() {
         return Some(calls);
@@ -96,6 +99,8 @@ fn calls() -> Option<&'static Calls> {
             call: symbol(&program, c"PyObject_CallFunction")?,
             is_true: symbol(&program, c"PyObject_IsTrue")?,
             drop: symbol(&program, c"Py_DecRef")?,
+            thread: symbol(&program, c"PyThreadState_Get")?,
+            thread_id: symbol(&program, c"PyThreadState_GetID")?,
         }
     };
     Some(CALLS.get_or_init(|| found))
@@ -114,34 +119,9 @@ pub(super) unsafe fn call(function: Object, arguments: [u64; 5]) -> Option<bool>
         if answer.is_null() {
             return None;
         }
-        let truth = is_true_and_drop(calls, answer);
+        let truth = (calls.is_true)(answer);
+        (calls.drop)(answer);
         (truth >= 0).then_some(truth > 0)
-    }
-}
-
-/// Whether a Python object that `give` hands over is true, as a container with something in it is. An exception of either is
-/// cleared and counts as true: who is asked next raises it again, or not.
-///
-/// # Safety
-/// `give` answers a new reference or NULL, and the GIL is held.
-pub(super) unsafe fn is_true(give: impl FnOnce() -> Object) -> bool {
-    let Some(calls) = calls() else { return true };
-    let object = give();
-    // SAFETY: a new reference and the GIL as the caller promises.
-    let truth = if object.is_null() { -1 } else { unsafe { is_true_and_drop(calls, object) } };
-    if truth < 0 {
-        clear();
-    }
-    truth != 0
-}
-
-/// pre: the GIL is held, and the reference is the caller's to give up.
-unsafe fn is_true_and_drop(calls: &Calls, object: Object) -> c_int {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let truth = (calls.is_true)(object);
-        (calls.drop)(object);
-        truth
     }
 }
 

@@ -1,7 +1,9 @@
 """The CuPy plug-in, as far as CuPy goes without a GPU: its own objects, with the stream and the device given."""
 
 import os
+import threading
 import unittest
+import weakref
 from unittest import mock
 
 from support import MIB, Case, forebay
@@ -110,6 +112,26 @@ class Hooks(WithoutGpu):
             asked.reset_mock()
             self.new(4096)
         asked.assert_not_called()
+
+    def test_hooks_are_those_of_the_thread_and_nothing_of_a_thread_that_ended_is_kept(self):
+        logs, containers = [], []
+
+        def work():
+            self.new(512)
+            containers.append(weakref.ref(memory_hook.get_memory_hooks()))
+            with Log() as hook:
+                self.new(512)
+            self.new(512)
+            logs.append(len(hook.log))
+
+        self.new(512)
+        for _ in range(3):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        self.assertEqual(logs, [4, 4, 4])
+        # The last one's goes when a further thread comes.
+        self.assertEqual([container() for container in containers[:2]], [None, None])
 
     def test_hooks_of_a_pool_on_the_drivers(self):
         pool = forebay.cupy.MemoryAsyncPool("default")

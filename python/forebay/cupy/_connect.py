@@ -36,13 +36,12 @@ def connect() -> None:
     if _connected:
         return
     getter = _c_function(_stream, "get_stream_ptr", b"intptr_t (int)")
-    asker = _c_function(memory_hook, "_has_memory_hooks", b"int (int __pyx_skip_dispatch)")
     hooks = _c_function(memory_hook, "get_memory_hooks", b"PyObject *(int __pyx_skip_dispatch)")
     _library.forebay_cupy_set_stream_getter(getter)
     # In CPython the id of an object is its address; the function lives as long as this module.
-    _library.forebay_cupy_set_memory_hooks(asker, hooks, id(_tell))
+    _library.forebay_cupy_set_memory_hooks(hooks, id(_tell))
     # Arrays are freed until the very end, when no Python may be called any more.
-    atexit.register(_library.forebay_cupy_set_memory_hooks, None, None, None)
+    atexit.register(_library.forebay_cupy_set_memory_hooks, None, None)
     _connected = True
 
 
