@@ -2,8 +2,7 @@
 //! hit of the pool.
 
 use std::cell::Cell;
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::python::{self, Object};
 
@@ -16,8 +15,14 @@ struct Kept {
     object: Cell<Object>,
 }
 
-/// References of threads that have ended, which did not hold Python's lock then. Whoever asks next gives them up.
-static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// A reference of a thread that has ended, which did not hold Python's lock then.
+struct Left {
+    object: Object,
+    next: *mut Self,
+}
+
+/// The last of them. Whoever asks next takes all.
+static LEFT: AtomicPtr<Left> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     static KEPT: Kept = const { Kept { whose: Cell::new((0, 0)), object: Cell::new(std::ptr::null_mut()) } };
@@ -27,7 +32,12 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let object = self.object.get();
         if !object.is_null() {
-            LEFT.lock().push(object as usize);
+            let left = Box::into_raw(Box::new(Left { object, next: std::ptr::null_mut() }));
+            let _ = LEFT.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
+                // SAFETY: nobody else has it yet.
+                unsafe { (*left).next = last };
+                Some(left)
+            });
         }
     }
 }
@@ -73,12 +83,15 @@ unsafe fn ask(calls: &python::Calls, whose: (usize, u64), give: extern "C" fn(i3
         kept.whose.set(whose);
         kept.object.replace(object)
     });
-    let left = std::mem::take(&mut *LEFT.lock());
-    for object in left.into_iter().map(|object| object as Object).chain([before.unwrap_or(object)]) {
-        if !object.is_null() {
-            // SAFETY: references of ours, and the GIL as the caller promises. What this runs finds everything in place.
-            unsafe { (calls.drop)(object) };
-        }
+    // SAFETY: references of ours, and the GIL as the caller promises. What this runs finds everything in place.
+    let give_up = |object| unsafe { (calls.drop)(object) };
+    give_up(before.unwrap_or(object));
+    let mut left = LEFT.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    while !left.is_null() {
+        // SAFETY: from a box, in a list that only this thread has.
+        let Left { object, next } = *unsafe { Box::from_raw(left) };
+        give_up(object);
+        left = next;
     }
     answer
 }
