@@ -83,6 +83,15 @@ struct Gap {
     room_right: u64,
 }
 
+/// The last part of a run: the next block there may be somewhat shorter, and where it would end, chunks are small again.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// One part in so many of the run.
+    share: u64,
+    /// Pages of the largest chunk there.
+    largest: u64,
+}
+
 impl Arena {
     /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
     /// no addresses are left.
@@ -325,10 +334,9 @@ impl Arena {
             }
         }
         let largest = self.chunk_pages(gap.pages);
+        let end = if self.chunks.mapped < Self::LARGE_POOL { Self::END } else { Self::END_IN_LARGE_POOL };
         while left > 0 {
-            // The next block here may be somewhat shorter: where it would end, chunks are small again.
-            let near_end = left < gap.pages / Self::END;
-            let largest = if near_end { largest.min(Self::CHUNK_AT_END) } else { largest };
+            let largest = if left < gap.pages / end.share { largest.min(end.largest) } else { largest };
             let pages = largest.min(1 << left.ilog2());
             chosen.push((Source::Create, pages));
             left -= pages;
@@ -363,12 +371,13 @@ impl Arena {
     const CHUNKS_IN_NEED: u64 = 8;
     /// Pages of the largest chunk that is chosen without being asked for.
     const LARGEST_CHUNK: u64 = 16;
-    /// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
+    /// Below so many pages, 5 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
     /// so long, 512 MiB, that small chunks would cost milliseconds.
-    const SMALL_POOL: u64 = 4096;
+    const SMALL_POOL: u64 = 2560;
     const LONG_NEED: u64 = 256;
     const LARGEST_IN_SMALL_POOL: u64 = 2;
-    /// The last quarter of a run gets chunks of at most so many pages.
-    const END: u64 = 4;
-    const CHUNK_AT_END: u64 = 2;
+    const END: End = End { share: 4, largest: 2 };
+    /// From so many pages on, 24 GiB, what the end of a run may lose is little of the pool.
+    const LARGE_POOL: u64 = 12288;
+    const END_IN_LARGE_POOL: End = End { share: 16, largest: 8 };
 }
