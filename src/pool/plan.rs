@@ -371,9 +371,9 @@ impl Arena {
     const CHUNKS_IN_NEED: u64 = 8;
     /// Pages of the largest chunk that is chosen without being asked for.
     const LARGEST_CHUNK: u64 = 16;
-    /// Below so many pages, 5 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
+    /// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
     /// so long, 512 MiB, that small chunks would cost milliseconds.
-    const SMALL_POOL: u64 = 2560;
+    const SMALL_POOL: u64 = 4096;
     const LONG_NEED: u64 = 256;
     const LARGEST_IN_SMALL_POOL: u64 = 2;
     const END: End = End { share: 4, largest: 2 };
