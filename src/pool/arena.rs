@@ -7,7 +7,7 @@ use super::block::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
 use super::chunk::{Chunks, RETIRING};
 use super::free_set::FreeSet;
 use super::page_index::PageIndex;
-use super::table::{Header, Table};
+use super::table::Table;
 
 /// Shape and policy of an arena. Lengths in grains and pages.
 #[derive(Clone, Copy, Debug)]
@@ -177,9 +177,9 @@ impl Arena {
 
     /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
     pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
-        let id = self.table.block(start);
+        let id = self.live_at(start);
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
-        self.table.write(start, Header::ABSENT);
+        self.table.clear(start);
         self.live -= self.slab[id].len;
         let block = &mut self.slab[id];
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
@@ -189,8 +189,21 @@ impl Arena {
     pub(super) fn make_live(&mut self, id: BlockId) {
         let block = &mut self.slab[id];
         block.kind = Kind::Live;
-        self.table.set_block(block.start, id);
+        self.table.set_block(block.start, block.len, id);
         self.live += block.len;
+    }
+
+    /// The live block that starts there. pre: there is one.
+    pub(super) fn live_at(&self, start: u64) -> BlockId {
+        let starts_here = |id: BlockId| {
+            self.slab.get(id).is_some_and(|block| (block.start, block.kind) == (start, Kind::Live) && block.len > 0)
+        };
+        let id = self.table.block(start);
+        if starts_here(id) {
+            return id;
+        }
+        // Its header was not written: it comes back before it was handed out.
+        self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
     /// Grains of nobody's memory that an owner takes at once for small requests: 256 KiB.
@@ -337,19 +350,15 @@ impl Arena {
         let page_grains = self.options.page_grains;
         let mut at = grain;
         loop {
-            let window = self.table.window(at);
             if self.chunks.at(at / page_grains) >= RETIRING {
                 return None;
             }
-            // A stale index may name any block; it counts only if a live block really starts here.
-            if let Some(block) = self.slab.get(self.table.block(at))
-                && block.kind == Kind::Live
-                && (window..=at).contains(&block.start)
-                && block.len > 0
-            {
+            // A stale index may name any block; it counts only if that is live and here.
+            let here = |block: &&Block| block.kind == Kind::Live && block.start <= at && at < block.end();
+            if let Some(block) = self.table.blocks(at).into_iter().filter_map(|id| self.slab.get(id)).find(here) {
                 return (grain < block.end()).then_some((block.start, block.len));
             }
-            at = window.checked_sub(1)?;
+            at = self.table.window(at).checked_sub(1)?;
         }
     }
 

@@ -124,11 +124,7 @@ impl Arena {
             }
         }
         if block.kind == Kind::Live {
-            ensure!(
-                self.table.block(block.start) == id,
-                "the table does not lead to the live block at {}",
-                block.start
-            );
+            ensure!(self.live_at(block.start) == id, "the table does not lead to the live block at {}", block.start);
         }
         Ok(())
     }

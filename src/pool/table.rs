@@ -1,8 +1,11 @@
 //! From an offset to its block, without a lock and without hashing.
 //!
-//! In the zone of small blocks there is a cell for each grain, in leaves that come into being when first touched. Blocks of the other
-//! zone are longer than a *window* of grains, so at most one starts in each window: one cell for a window does, and says at
-//! which of its grains. Cells so lie close together where blocks are long, and a free finds its own in the cache.
+//! Blocks longer than a *window* of grains need one cell for a window only, which says at which of its grains the block starts: two
+//! of them cannot start in one. Cells so lie close together where blocks are long, and a free finds its own in the cache; a cell for
+//! each grain would be a page of its own for each block. So the zone of large blocks has windows as long as its shortest
+//! block. The zone of small ones has a cell for each grain, in leaves that come into being when first touched, and shorter
+//! windows for the *middling* blocks that are longer than these: which of the two a block has, its length says when it is given
+//! out, and later the cell that knows it.
 //!
 //! A cell says something only for the first grain of a block that is live or in a front cache. Fronts and the arena both read
 //! it; the compare-and-swap on a cell is what makes a second free of the same block lose.
@@ -11,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::arena::ArenaOptions;
-use super::block::BlockId;
+use super::block::{BlockId, NONE};
 
 /// Grains per leaf: 1 GiB of the zone of small blocks.
 const LEAF: u64 = 1 << 21;
@@ -21,6 +24,8 @@ const STREAM_BITS: u32 = 16;
 const TAG_BITS: u32 = 3;
 /// The longest window has two to the power of this grains: 256 KiB.
 const WINDOW_BITS: u32 = 9;
+/// The windows of middling blocks are shorter by this power of two: 64 KiB.
+const SHORTER_BITS: u32 = 2;
 
 /// What the first grain of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +152,11 @@ impl Place<'_> {
         self.cell.unasked.load(Ordering::Relaxed)
     }
 
+    #[inline]
+    fn block(self) -> BlockId {
+        self.cell.block.load(Ordering::Relaxed)
+    }
+
     /// Notes that, before anybody else knows of the block.
     #[inline]
     pub fn set_unasked(self, bytes: u32) {
@@ -172,9 +182,45 @@ pub struct Table {
     /// Of the zone of small blocks; `small` is its length in grains.
     leaves: Box<[OnceLock<Arc<Leaf>>]>,
     small: u64,
-    /// A cell for each window of the rest. The kernel backs only what is touched.
-    windows: Box<[Cell]>,
-    window_bits: u32,
+    /// Of the same zone.
+    middling: Windows,
+    /// Of the rest.
+    large: Windows,
+}
+
+/// A cell for each window of a zone. The kernel backs only what is touched.
+#[derive(Debug)]
+struct Windows {
+    /// The zone's first grain.
+    from: u64,
+    /// A window has two to the power of this grains.
+    bits: u32,
+    cells: Box<[Cell]>,
+}
+
+impl Windows {
+    fn new(from: u64, to: u64, bits: u32) -> Self {
+        let windows = (to - from).div_ceil(1 << bits);
+        Self { from, bits, cells: bytemuck::allocation::zeroed_slice_box(windows as usize) }
+    }
+
+    /// pre: the grain is none before this zone.
+    #[inline(always)]
+    fn place(&self, grain: u64) -> Option<Place<'_>> {
+        let beyond = grain - self.from;
+        let cell = self.cells.get((beyond >> self.bits) as usize)?;
+        Some(Place { cell, bits: (beyond & ((1 << self.bits) - 1)) << Header::PLACE })
+    }
+
+    /// The cell of a grain where a block starts that somebody has. pre: as for [`Windows::place`].
+    #[inline(always)]
+    fn taken(&self, grain: u64) -> Option<Place<'_>> {
+        self.place(grain).filter(|place| place.read().state() != State::Absent)
+    }
+
+    fn start(&self, grain: u64) -> u64 {
+        self.from + ((grain - self.from) >> self.bits << self.bits)
+    }
 }
 
 impl Table {
@@ -183,26 +229,29 @@ impl Table {
     pub fn new(options: &ArenaOptions) -> Self {
         let (grains, small) = (options.pages * options.page_grains, options.small_pages * options.page_grains);
         // Every block of the other zone is longer than `small_grains`.
-        let window_bits = options.small_grains.checked_ilog2().unwrap_or(0).min(WINDOW_BITS);
-        let windows = (grains - small).div_ceil(1 << window_bits);
+        let bits = options.small_grains.checked_ilog2().unwrap_or(0).min(WINDOW_BITS);
         Self {
             leaves: (0..small.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(),
             small,
-            windows: bytemuck::allocation::zeroed_slice_box(windows as usize),
-            window_bits,
+            middling: Windows::new(0, small, bits.saturating_sub(SHORTER_BITS)),
+            large: Windows::new(small, grains, bits),
         }
     }
 
-    /// The cell of a grain that was written before.
+    /// The cell of the block that starts at a grain; of a grain where none starts that somebody has, one that says so.
     #[inline(always)]
     #[must_use]
     pub fn place(&self, grain: u64) -> Option<Place<'_>> {
-        let Some(beyond) = grain.checked_sub(self.small) else {
-            let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
-            return leaf.0.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 });
-        };
-        let cell = self.windows.get((beyond >> self.window_bits) as usize)?;
-        Some(Place { cell, bits: (beyond & ((1 << self.window_bits) - 1)) << Header::PLACE })
+        if grain >= self.small {
+            return self.large.place(grain);
+        }
+        self.middling.taken(grain).or_else(|| self.place_of_small(grain))
+    }
+
+    #[inline(always)]
+    fn place_of_small(&self, grain: u64) -> Option<Place<'_>> {
+        let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
+        leaf.0.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 })
     }
 
     /// The same for somebody who mostly asks for cells of one leaf. pre: `last` was used with this table alone.
@@ -210,8 +259,24 @@ impl Table {
     #[must_use]
     pub fn place_near<'a>(&'a self, grain: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
         if grain >= self.small {
-            return self.place(grain);
+            return self.large.place(grain);
         }
+        self.middling.taken(grain).or_else(|| self.place_of_small_near(grain, last))
+    }
+
+    /// The same for a block of known length.
+    #[inline(always)]
+    #[must_use]
+    pub fn place_near_for<'a>(&'a self, grain: u64, grains: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
+        match self.windows_for(grain, grains) {
+            Some(windows) => windows.place(grain),
+            None => self.place_of_small_near(grain, last),
+        }
+    }
+
+    /// pre: a grain of the zone of small blocks.
+    #[inline(always)]
+    fn place_of_small_near<'a>(&'a self, grain: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
         if last.number != grain / LEAF || last.leaf.is_none() {
             self.find_leaf(grain, last);
         }
@@ -226,9 +291,23 @@ impl Table {
         *last = LastLeaf { number, leaf: leaf.cloned() };
     }
 
+    /// The windows that a block of `grains` that starts at `grain` has its cell in, if not one for each grain.
+    #[inline(always)]
+    fn windows_for(&self, grain: u64, grains: u64) -> Option<&Windows> {
+        if grain >= self.small {
+            Some(&self.large)
+        } else if grains > 1 << self.middling.bits {
+            Some(&self.middling)
+        } else {
+            None
+        }
+    }
+
+    /// The cell for a block of `grains` that starts at `grain`.
     #[inline]
-    fn place_to_write(&self, grain: u64) -> Place<'_> {
-        match self.place(grain) {
+    fn place_for(&self, grain: u64, grains: u64) -> Place<'_> {
+        let windows = self.windows_for(grain, grains);
+        match windows.map_or_else(|| self.place_of_small(grain), |windows| windows.place(grain)) {
             Some(place) => place,
             None => self.fresh(grain),
         }
@@ -249,16 +328,24 @@ impl Table {
         self.place(grain).map_or(Header::ABSENT, Place::read)
     }
 
-    /// Writes a cell that only the caller may write: its block is in no other hand.
+    /// Writes the cell of a block that only the caller has.
     #[inline]
     pub fn write(&self, grain: u64, header: Header) {
-        self.place_to_write(grain).write(header);
+        self.place_for(grain, header.grains()).write(header);
+    }
+
+    /// Says that nobody has the block any more that starts there. pre: only the caller has it.
+    #[inline]
+    pub(super) fn clear(&self, grain: u64) {
+        if let Some(place) = self.place(grain) {
+            place.write(Header::ABSENT);
+        }
     }
 
     /// Writes the cell of a block that is given out, and how many of its bytes were not asked for.
     #[inline]
     pub fn give_out(&self, grain: u64, header: Header, unasked: u32) {
-        let place = self.place_to_write(grain);
+        let place = self.place_for(grain, header.grains());
         place.set_unasked(unasked);
         place.write(header);
     }
@@ -272,21 +359,29 @@ impl Table {
         })
     }
 
-    /// The block that was given out last of those that start in the window of `grain`.
+    /// The block that starts at a grain, if somebody has it; else any.
+    #[inline]
     pub(super) fn block(&self, grain: u64) -> BlockId {
-        self.place(grain).map_or(super::block::NONE, |place| place.cell.block.load(Ordering::Relaxed))
+        self.place(grain).map_or(NONE, Place::block)
     }
 
-    pub(super) fn set_block(&self, grain: u64, block: BlockId) {
-        self.place_to_write(grain).cell.block.store(block, Ordering::Relaxed);
-    }
-
-    /// The first grain of the window of `grain`.
-    pub(super) fn window(&self, grain: u64) -> u64 {
-        match grain.checked_sub(self.small) {
-            None => grain,
-            Some(beyond) => self.small + (beyond >> self.window_bits << self.window_bits),
+    /// Blocks that may be the one which starts last in the window of `grain`, up to there: any are possible besides.
+    pub(super) fn blocks(&self, grain: u64) -> [BlockId; 2] {
+        let block = |place: Option<Place<'_>>| place.map_or(NONE, Place::block);
+        if grain >= self.small {
+            return [block(self.large.place(grain)), NONE];
         }
+        [block(self.place_of_small(grain)), block(self.middling.place(grain))]
+    }
+
+    /// Notes which block of `grains` starts at `grain`, before it is given out.
+    pub(super) fn set_block(&self, grain: u64, grains: u64, block: BlockId) {
+        self.place_for(grain, grains).cell.block.store(block, Ordering::Relaxed);
+    }
+
+    /// The first grain for which [`Table::blocks`] answers the same.
+    pub(super) fn window(&self, grain: u64) -> u64 {
+        if grain < self.small { grain } else { self.large.start(grain) }
     }
 }
 
@@ -304,7 +399,7 @@ mod tests {
         assert!(!cached.is_special() && cached.special().is_special());
     }
 
-    /// 128 grains of small blocks of up to 9, and as many of longer ones: windows of 8.
+    /// 128 grains of small blocks of up to 9, the longer of them in windows of 2, and as many of longer ones: windows of 8.
     fn table() -> Table {
         Table::new(&ArenaOptions {
             page_grains: 16,
@@ -322,7 +417,7 @@ mod tests {
         for start in [128, 133, 135, 255] {
             let live = Header::live(11, 4, 2, false);
             table.write(start, live);
-            table.set_block(start, start as BlockId);
+            table.set_block(start, 11, start as BlockId);
             assert_eq!((table.read(start).grains(), table.read(start).state()), (11, State::Live));
             let window = table.window(start);
             assert!(window <= start && start < window + 8 && (window - 128).is_multiple_of(8));
@@ -337,6 +432,29 @@ mod tests {
         }
         assert_eq!(table.read(256), Header::ABSENT);
         assert_eq!((table.window(127), table.window(5)), (127, 5));
+    }
+
+    #[test]
+    fn a_middling_and_a_small_block_may_start_in_one_window_and_one_after_the_other_at_one_grain() {
+        let table = table();
+        let says = |grain| (table.read(grain).grains(), table.read(grain).state());
+        let (small, middling) = (Header::live(1, 4, 2, false), Header::live(7, 5, 3, false));
+        for (first, second) in [(small, middling), (middling, small)] {
+            table.write(6, small);
+            table.set_block(7, first.grains(), 70);
+            table.write(7, first);
+            assert_eq!((says(6), says(7), table.block(7)), ((1, State::Live), (first.grains(), State::Live), 70));
+            assert!(table.swap(7, table.read(7), table.read(7).cached()));
+            assert_eq!((says(6), says(7)), ((1, State::Live), (first.grains(), State::Cached)));
+            table.clear(7);
+            assert_eq!((says(6), says(7).1), ((1, State::Live), State::Absent));
+            table.set_block(7, second.grains(), 71);
+            table.write(7, second);
+            assert_eq!((says(6), says(7), table.block(7)), ((1, State::Live), (second.grains(), State::Live), 71));
+            assert!(table.blocks(7).contains(&71));
+            table.clear(7);
+            table.clear(6);
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Near<'_> {
         }
         let hot = &mut *held;
         let start = hot.front.pop(grains)?;
-        let Some(place) = home.table.place_near(start, &mut hot.last_leaf) else {
+        let Some(place) = home.table.place_near_for(start, grains, &mut hot.last_leaf) else {
             // Not so: its cell was written when it was first given out.
             hot.front.push_if_room(Cached { start, grains });
             return None;
