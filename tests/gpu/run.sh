@@ -181,7 +181,7 @@ step_torch_suite() {
   carried "$UPSTREAM/torch" "tests/gpu/torch/suite.py" 400 python3 tests/gpu/torch/suite.py "$UPSTREAM"
 }
 step_cupy_suite() {
-  carried "$UPSTREAM/cupy" "tests/gpu/plugins/cupy_suite.py" 190 python3 tests/gpu/plugins/cupy_suite.py "$UPSTREAM"
+  carried "$UPSTREAM/cupy" "tests/gpu/plugins/cupy_suite.py" 390 python3 tests/gpu/plugins/cupy_suite.py "$UPSTREAM"
 }
 step_numba_suite() {
   run "tests/gpu/plugins/numba_suite.py" 580 env PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" python3 tests/gpu/plugins/numba_suite.py

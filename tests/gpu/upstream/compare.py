@@ -213,6 +213,9 @@ class Suite:
             if needless := sorted(passed & set(not_ours)):
                 print(f"  said to be not ours, and pass: {', '.join(needless)}")
             worse += len(groups["WORSE"])
+            if not any(outcome == "passed" for outcome, _ in ours.values()):
+                print(f"  nothing was run with {side}, or nothing passes: that shows nothing")
+                worse += 1
             print(f"  {', '.join(f'{len(tests)} {group}' for group, tests in groups.items())}", flush=True)
         if not any(outcome == "passed" for outcome, _ in results["own"].values()):
             print("nothing passes with its own allocator: is there a GPU?")
