@@ -130,7 +130,7 @@ class Rounds:
 
     def ratios(self) -> None:
         """How the threads of each contender scale: a row of its own, of the medians."""
-        for name in ("own stream each", "no allocator"):
+        for name in ("own stream each", "no allocator", "no allocator, cores filled"):
             one = self.figures.get(("threads", f"1 thread, {name}"), {})
             many = self.figures.get(("threads", f"8 threads, {name}"), {})
             for contender in one.keys() & many.keys():

@@ -1,5 +1,6 @@
 // Several threads: each on a stream of its own, and all on one. Beside them, in turn, the same loop over work that shares
-// nothing: how far the cores of this machine scale at all.
+// nothing: how far the cores of this machine scale at all, for work that mostly waits for itself, and for work that fills a core, which
+// two threads of one core have to share.
 #pragma once
 
 #include <atomic>
@@ -39,6 +40,22 @@ struct Alone {
   static void give(void *p, std::size_t, cudaStream_t) { work(reinterpret_cast<std::size_t>(p)); }
 };
 
+// As many instructions as a hit, which do not wait for one another.
+struct Filled {
+  static std::size_t work(std::size_t seed) {
+    std::size_t words[] = {seed, seed + 1, seed + 2, seed + 3, seed + 4, seed + 5};
+    for (int i = 0; i < 9; i++) {
+      for (std::size_t &word : words) {
+        word += word >> 3;
+        __asm__ volatile("" : "+r"(word));
+      }
+    }
+    return words[0] ^ words[1] ^ words[2] ^ words[3] ^ words[4] ^ words[5];
+  }
+  static void *take(std::size_t bytes, cudaStream_t) { return reinterpret_cast<void *>(work(bytes)); }
+  static void give(void *p, std::size_t, cudaStream_t) { work(reinterpret_cast<std::size_t>(p)); }
+};
+
 // Million pairs per second of all threads: 16 blocks of 256 B to 64 KiB allocated, then freed.
 template <class Who, class StreamOf>
 double batches_rate(int threads, StreamOf stream_of) {
@@ -59,13 +76,14 @@ void threads(Report &report) {
   auto streams = make_streams<Contender>(16);
   auto own = [&](int t) -> cudaStream_t { return *streams[t]; };
   auto shared = [&](int) -> cudaStream_t { return *streams[0]; };
-  std::map<int, std::vector<double>> each, together, alone;
+  std::map<int, std::vector<double>> each, together, alone, filled;
   std::string trouble;
   for (int repeat = 0; repeat < settings().team_repeats && trouble.empty(); repeat++) {
     try {
       for (int count : kCounts) {
         each[count].push_back(batches_rate<Contender>(count, own));
         alone[count].push_back(batches_rate<Alone>(count, own));
+        if (count == 1 || count == 8) filled[count].push_back(batches_rate<Filled>(count, own));
         together[count].push_back(batches_rate<Contender>(count, shared));
       }
     } catch (const std::exception &error) {
@@ -82,6 +100,7 @@ void threads(Report &report) {
   };
   for (int count : kCounts) row("own stream each", each, count);
   for (int count : kCounts) row("no allocator", alone, count);
+  for (int count : {1, 8}) row("no allocator, cores filled", filled, count);
   for (int count : kCounts) row("one stream", together, count);
 }
 
