@@ -43,14 +43,12 @@ struct Alone {
 // As many instructions as a hit, which do not wait for one another.
 struct Filled {
   static std::size_t work(std::size_t seed) {
-    std::size_t words[] = {seed, seed + 1, seed + 2, seed + 3, seed + 4, seed + 5};
-    for (int i = 0; i < 9; i++) {
-      for (std::size_t &word : words) {
-        word += word >> 3;
-        __asm__ volatile("" : "+r"(word));
-      }
+    std::size_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3, e = seed + 4, f = seed + 5;
+    for (std::size_t i = 0; i < 16; i++) {
+      a += i, b ^= i, c -= i, d += i, e ^= i, f -= i;
+      __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
     }
-    return words[0] ^ words[1] ^ words[2] ^ words[3] ^ words[4] ^ words[5];
+    return a ^ b ^ c ^ d ^ e ^ f;
   }
   static void *take(std::size_t bytes, cudaStream_t) { return reinterpret_cast<void *>(work(bytes)); }
   static void give(void *p, std::size_t, cudaStream_t) { work(reinterpret_cast<std::size_t>(p)); }
