@@ -721,8 +721,8 @@ void *forebay_cupy_malloc(void *param,
                           int device);
 
 // Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
-// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
-// frees in destructors, also while the interpreter ends.
+// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
+// raises: CuPy frees in destructors, also while the interpreter ends.
 void forebay_cupy_free(void *param,
                        void *ptr,
                        int device);

@@ -220,8 +220,8 @@ pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: us
 }
 
 /// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
-/// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never raises: CuPy
-/// frees in destructors, also while the interpreter ends.
+/// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
+/// raises: CuPy frees in destructors, also while the interpreter ends.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.

@@ -76,7 +76,7 @@ pub(super) fn without_lock(work: impl FnOnce()) {
     }
 }
 
-/// What is called for every allocation while somebody watches: looked up once, since a look-up costs more than such a call.
+/// What is called in allocations and frees, some of it in each: looked up once, since a look-up costs more than such a call.
 pub(super) struct Calls {
     call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,
     pub is_true: unsafe extern "C" fn(Object) -> c_int,

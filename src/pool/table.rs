@@ -306,11 +306,11 @@ impl Table {
     /// The cell for a block of `grains` that starts at `grain`.
     #[inline]
     fn place_for(&self, grain: u64, grains: u64) -> Place<'_> {
-        let windows = self.windows_for(grain, grains);
-        match windows.map_or_else(|| self.place_of_small(grain), |windows| windows.place(grain)) {
-            Some(place) => place,
-            None => self.fresh(grain),
-        }
+        let known = match self.windows_for(grain, grains) {
+            Some(windows) => windows.place(grain),
+            None => self.place_of_small(grain),
+        };
+        known.unwrap_or_else(|| self.fresh(grain))
     }
 
     #[cold]
