@@ -89,6 +89,38 @@ fn a_small_pool_has_small_chunks_though_one_request_is_most_of_it() {
 }
 
 #[test]
+fn a_small_pool_in_use_has_chunks_of_a_page() {
+    let (_driver, pool) = pool(Options::default());
+    let blocks: Vec<_> = (0..200).map(|_| pool.malloc(MIB, 0, StreamHandle::LEGACY, 0).unwrap()).collect();
+    blocks.into_iter().for_each(|block| pool.free(block, StreamHandle::LEGACY).unwrap());
+    pool.trim(0, 0).unwrap();
+    let first = pool.malloc(285 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    pool.free(first, StreamHandle::LEGACY).unwrap();
+    pool.malloc(17 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    pool.trim(0, 0).unwrap();
+    assert_eq!(pool.stats(0).unwrap().physical, 18 * MIB, "nine chunks of 2 MiB");
+    pool.check(0).unwrap();
+}
+
+#[test]
+fn what_is_taken_before_anything_came_back_is_taken_in_large_chunks() {
+    let (_driver, pool) = pool(Options::default());
+    let chunks_for = |bytes| {
+        let before = pool.stats(0).unwrap().growths;
+        let block = pool.malloc(bytes, 0, StreamHandle::LEGACY, 0).unwrap();
+        (pool.stats(0).unwrap().growths - before, block)
+    };
+    (0..64).for_each(|_| _ = chunks_for(64 * MIB));
+    assert_eq!(chunks_for(64 * MIB).0, 2, "from 4 GiB on");
+    assert!(chunks_for(48 * MIB).0 > 2, "but not for a shorter need");
+    let (_, block) = chunks_for(300 * MIB);
+    pool.free(block, StreamHandle::LEGACY).unwrap();
+    pool.trim(0, 0).unwrap();
+    assert_eq!(chunks_for(64 * MIB).0, 16, "more than a twentieth came back: the pool is in use");
+    pool.check(0).unwrap();
+}
+
+#[test]
 fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
     let (_driver, pool) = pool(Options { limit: 1100 * MIB, ..Options::default() });
     for seed in 0..4 {

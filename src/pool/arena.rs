@@ -62,6 +62,9 @@ pub struct Arena {
     /// Free blocks of at least a page.
     pub(super) big: PageIndex,
     pub(super) live: u64,
+    /// All that was ever taken back: blocks, and their grains.
+    pub(super) returns: u64,
+    pub(super) returned: u64,
 }
 
 impl Arena {
@@ -77,6 +80,8 @@ impl Arena {
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
+            returns: 0,
+            returned: 0,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);
@@ -181,6 +186,8 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         self.table.clear(start);
         self.live -= self.slab[id].len;
+        self.returns += 1;
+        self.returned += self.slab[id].len;
         let block = &mut self.slab[id];
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
         self.attach_merged(id);

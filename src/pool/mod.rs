@@ -46,6 +46,7 @@ mod arena;
 mod block;
 mod check;
 mod chunk;
+mod chunk_size;
 mod commit;
 mod free_set;
 mod front;

@@ -83,15 +83,6 @@ struct Gap {
     room_right: u64,
 }
 
-/// The last part of a run: the next block there may be somewhat shorter, and where it would end, chunks are small again.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    /// One part in so many of the run.
-    share: u64,
-    /// Pages of the largest chunk there.
-    largest: u64,
-}
-
 impl Arena {
     /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
     /// no addresses are left.
@@ -334,7 +325,7 @@ impl Arena {
             }
         }
         let largest = self.chunk_pages(gap.pages);
-        let end = if self.chunks.mapped < Self::LARGE_POOL { Self::END } else { Self::END_IN_LARGE_POOL };
+        let end = self.end_of(gap.pages);
         while left > 0 {
             let largest = if left < gap.pages / end.share { largest.min(end.largest) } else { largest };
             let pages = largest.min(1 << left.ilog2());
@@ -351,33 +342,4 @@ impl Arena {
             at += pages;
         }
     }
-
-    /// The largest chunk worth creating for `needed` pages: small while the pool is small and for small needs, so
-    /// that little is lost to chunks that one block pins; larger otherwise, so that the price per byte falls.
-    fn chunk_pages(&self, needed: u64) -> u64 {
-        if self.options.max_chunk_pages > 0 {
-            return self.options.max_chunk_pages;
-        }
-        let small = self.chunks.mapped + needed < Self::SMALL_POOL && needed < Self::LONG_NEED;
-        let largest = if small { Self::LARGEST_IN_SMALL_POOL } else { Self::LARGEST_CHUNK };
-        let wanted = (self.chunks.mapped / Self::CHUNKS_IN_POOL).max(needed / Self::CHUNKS_IN_NEED);
-        1 << wanted.clamp(1, largest).ilog2()
-    }
-
-    /// A pool is cut into at least so many chunks, a long need into at least eight.
-    /// These and the next are from replaying real traces, and the same traces with every size scaled by 0.7 to 1.5
-    /// (`docs/performance.md`).
-    const CHUNKS_IN_POOL: u64 = 512;
-    const CHUNKS_IN_NEED: u64 = 8;
-    /// Pages of the largest chunk that is chosen without being asked for.
-    const LARGEST_CHUNK: u64 = 16;
-    /// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs
-    /// so long, 512 MiB, that small chunks would cost milliseconds.
-    const SMALL_POOL: u64 = 4096;
-    const LONG_NEED: u64 = 256;
-    const LARGEST_IN_SMALL_POOL: u64 = 2;
-    const END: End = End { share: 4, largest: 2 };
-    /// From so many pages on, 24 GiB, what the end of a run may lose is little of the pool.
-    const LARGE_POOL: u64 = 12288;
-    const END_IN_LARGE_POOL: End = End { share: 16, largest: 8 };
 }

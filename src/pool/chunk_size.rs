@@ -1,0 +1,81 @@
+//! How large the chunks are that a pool takes.
+//!
+//! A live block pins every chunk that it lies in, so what is lost is lost at the borders of live blocks, and the more, the larger
+//! the chunks are there. But each costs the driver 37 µs, whatever its size. So chunks are small where that loses most: in small pools,
+//! for short needs, and at the end of a run, where the next block will begin. What is taken to stay has no such borders.
+//!
+//! The figures are from replaying real traces, and the same traces with every size scaled by 0.7 to 1.5 (`docs/performance.md`).
+
+use super::arena::Arena;
+
+/// The last part of a run: the next block there may be somewhat shorter, and where it would end, chunks are small again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// One part in so many of the run.
+    pub share: u64,
+    /// Pages of the largest chunk there.
+    pub largest: u64,
+}
+
+/// A pool is cut into at least so many chunks, a long need into at least eight.
+const CHUNKS_IN_POOL: u64 = 512;
+const CHUNKS_IN_NEED: u64 = 8;
+/// Pages of the largest chunk that is chosen without being asked for.
+const LARGEST_CHUNK: u64 = 16;
+
+/// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs so long, 512 MiB,
+/// that small chunks would cost milliseconds.
+const SMALL_POOL: u64 = 4096;
+const LARGEST_IN_SMALL_POOL: u64 = 2;
+const LONG_NEED: u64 = 256;
+/// Below 4.5 GiB it counts for most, once so many blocks came back that the pool is in use, and not being filled with weights. A
+/// training's first step takes more than that before as many come back.
+const TINY_POOL: u64 = 2304;
+const IN_USE: u64 = 128;
+
+/// Where much was taken, 4 GiB, and less than so small a part of it ever came back, a need of 64 MiB is taken to stay. In smaller
+/// pools, and for shorter needs, that loses more than it saves.
+const MUCH: u64 = 2048;
+const SHARE_RETURNED: u64 = 20;
+const WEIGHT: u64 = 32;
+const END_TO_STAY: End = End { share: 16, largest: 2 };
+
+const END: End = End { share: 4, largest: 2 };
+/// From so many pages on, 24 GiB, what the end of a run may lose is little of the pool.
+const LARGE_POOL: u64 = 12288;
+const END_IN_LARGE_POOL: End = End { share: 16, largest: 8 };
+
+impl Arena {
+    /// Pages of the largest chunk worth creating for `needed` pages.
+    pub(super) fn chunk_pages(&self, needed: u64) -> u64 {
+        if self.options.max_chunk_pages > 0 {
+            return self.options.max_chunk_pages;
+        }
+        if self.is_to_stay(needed) {
+            return LARGEST_CHUNK;
+        }
+        let pool = if needed < LONG_NEED { self.chunks.mapped + needed } else { u64::MAX };
+        let largest = match pool {
+            ..TINY_POOL if self.returns >= IN_USE => 1,
+            ..SMALL_POOL => LARGEST_IN_SMALL_POOL,
+            _ => LARGEST_CHUNK,
+        };
+        let wanted = (self.chunks.mapped / CHUNKS_IN_POOL).max(needed / CHUNKS_IN_NEED);
+        1 << wanted.clamp(1, largest).ilog2()
+    }
+
+    /// How a run for `needed` pages ends.
+    pub(super) fn end_of(&self, needed: u64) -> End {
+        match self.chunks.mapped {
+            LARGE_POOL.. => END_IN_LARGE_POOL,
+            _ if self.is_to_stay(needed) => END_TO_STAY,
+            _ => END,
+        }
+    }
+
+    /// Whether a need looks like weights, or like the rest of a first step.
+    fn is_to_stay(&self, needed: u64) -> bool {
+        let mapped = self.chunks.mapped;
+        mapped >= MUCH && needed >= WEIGHT && self.returned < mapped * self.options.page_grains / SHARE_RETURNED
+    }
+}
