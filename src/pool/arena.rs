@@ -65,6 +65,8 @@ pub struct Arena {
     /// All that was ever taken back: blocks, and their grains.
     pub(super) returns: u64,
     pub(super) returned: u64,
+    /// Whether there is time for as many chunks as serve memory best. Its caller keeps it.
+    pub time_for_chunks: bool,
 }
 
 impl Arena {
@@ -82,6 +84,7 @@ impl Arena {
             live: 0,
             returns: 0,
             returned: 0,
+            time_for_chunks: true,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);

@@ -56,7 +56,7 @@ impl Arena {
         }
         let pool = if needed < LONG_NEED { self.chunks.mapped + needed } else { u64::MAX };
         let largest = match pool {
-            ..TINY_POOL if self.returns >= IN_USE => 1,
+            ..TINY_POOL if self.returns >= IN_USE && self.time_for_chunks => 1,
             ..SMALL_POOL => LARGEST_IN_SMALL_POOL,
             _ => LARGEST_CHUNK,
         };

@@ -39,6 +39,11 @@ impl Moves {
         self.left > 0
     }
 
+    /// Whether at least half of what can be saved up is left: then many small chunks are not too many.
+    pub fn plenty(&self) -> bool {
+        self.left >= nanos(MOST) / 2
+    }
+
     /// Whether memory may be taken instead. Bytes.
     pub fn may_grow(held: u64, live: u64) -> bool {
         held <= live.saturating_mul(GROWTH)
@@ -59,15 +64,16 @@ mod tests {
         let start = Instant::now();
         let mut moves = Moves::new(start);
         assert!(moves.allowed(start));
+        assert!(moves.plenty());
         moves.took(MOST);
-        assert!(!moves.allowed(start));
+        assert!(!moves.allowed(start) && !moves.plenty());
         let later = start + Duration::from_secs(1);
         assert!(moves.allowed(later));
         moves.took(Duration::from_secs(2) / SHARE);
         assert!(!moves.allowed(later));
         assert!(!moves.allowed(later + Duration::from_secs(1)), "the last one was too long");
         let much_later = later + Duration::from_secs(3600);
-        assert!(moves.allowed(much_later));
+        assert!(moves.allowed(much_later) && moves.plenty());
         moves.took(MOST);
         assert!(!moves.allowed(much_later));
     }

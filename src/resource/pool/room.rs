@@ -95,7 +95,8 @@ impl DevicePool {
         let mut prepared = false;
         let begun = Instant::now();
         // Pinning memory costs more than any move.
-        let mut may_move = self.backing.is_host() || inner.moves.allowed(begun);
+        let mut may_move = inner.moves.allowed(begun) || self.backing.is_host();
+        inner.arena.time_for_chunks = inner.moves.plenty();
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
