@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::allowance::Allowance;
 use super::export::OnFree;
 use super::fence::Fence;
-use super::moves::Moves;
 use super::private::Private;
 use super::stream::Stream;
 use crate::driver::Physical;
@@ -38,7 +38,9 @@ pub(super) struct Inner {
     /// Physical memory that is unmapped but that the driver refused to take back.
     pub orphans: Vec<(Physical, u64)>,
     /// What may still go into moving chunks.
-    pub moves: Moves,
+    pub moves: Allowance,
+    /// What may still go into more and smaller chunks than necessary.
+    pub small_chunks: Allowance,
     pub figures: Figures,
 }
 
@@ -97,7 +99,8 @@ impl Inner {
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
-            moves: Moves::new(Instant::now()),
+            moves: Allowance::for_moves(Instant::now()),
+            small_chunks: Allowance::for_small_chunks(Instant::now()),
             figures: Figures::default(),
         }
     }

@@ -9,6 +9,7 @@
 //! `shared` holds the one pool of the process that every framework uses.
 
 mod account;
+mod allowance;
 mod backing;
 mod bare;
 mod biased;
@@ -19,7 +20,6 @@ mod fence;
 mod hit;
 mod inner;
 mod limits;
-mod moves;
 mod options;
 mod peak;
 mod peers;

@@ -13,7 +13,6 @@ use parking_lot::MutexGuard;
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
-use super::moves::Moves;
 use super::stream::Stream;
 use super::times::Spent;
 use crate::driver::{DriverError, ErrorKind, Physical};
@@ -23,6 +22,14 @@ use crate::units::{Address, GRAIN};
 
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.
 const FREE_GROWTH: u64 = 128;
+
+/// Beyond so many times what is live, no memory is taken to save moves.
+const GROWTH: u64 = 2;
+
+/// Whether memory may be taken instead of moved. Bytes.
+fn may_grow(held: u64, live: u64) -> bool {
+    held <= live.saturating_mul(GROWTH)
+}
 
 /// For whom room is made.
 #[derive(Clone, Copy)]
@@ -95,8 +102,8 @@ impl DevicePool {
         let mut prepared = false;
         let begun = Instant::now();
         // Pinning memory costs more than any move.
-        let mut may_move = inner.moves.allowed(begun) || self.backing.is_host();
-        inner.arena.time_for_chunks = inner.moves.plenty();
+        let mut may_move = inner.moves.is_left(begun) || self.backing.is_host();
+        inner.arena.time_for_chunks = inner.small_chunks.is_left(begun);
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
@@ -110,7 +117,7 @@ impl DevicePool {
             let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
-            if !may_move && (over > 0 || !Moves::may_grow(held + new_bytes, inner.arena.live_grains() * GRAIN)) {
+            if !may_move && (over > 0 || !may_grow(held + new_bytes, inner.arena.live_grains() * GRAIN)) {
                 may_move = true;
                 continue;
             }
@@ -139,9 +146,11 @@ impl DevicePool {
             }
             match self.carry_out(&mut inner, &plan, asker) {
                 Ok(()) => {
+                    let took = begun.elapsed();
                     if plan.moves() > 0 {
-                        inner.moves.took(begun.elapsed());
+                        inner.moves.took(took);
                     }
+                    inner.small_chunks.took(took);
                     return Ok(Ok(plan.start));
                 }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => {

@@ -1,0 +1,89 @@
+//! How much time may go into something: a share of the time that passes, saved up to a bound.
+//!
+//! A move of a chunk keeps the pool small and costs 40 to 60 µs of driver calls. A program whose sizes vary from step to step needs
+//! a few thousand of them; one that allocates and frees blocks of any size as fast as it can would do nothing else. So
+//! moves get a share of the time that passes, and when that is used up new memory is taken instead, within bounds. Chunks of a page, where
+//! larger ones would do at some loss, have one of their own.
+
+use std::time::{Duration, Instant};
+
+/// What new pool's moves may use at once, and the most that can be saved up: a program's first steps are when most is moved.
+const MOVES: Duration = Duration::from_millis(250);
+/// A training that takes its first memory should not wait for more chunks than it needs.
+const CHUNKS_AT_FIRST: Duration = Duration::from_millis(20);
+const CHUNKS: Duration = Duration::from_millis(100);
+
+/// The time that may still be taken.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// In nanoseconds; below 0 where the last one took more than there was.
+    left: i64,
+    since: Instant,
+    /// The most that can be saved up. Nanoseconds.
+    most: i64,
+    /// One part in so many of all time.
+    share: u32,
+}
+
+/// That many nanoseconds, as a number that can be a debt.
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl Allowance {
+    /// For moving chunks.
+    pub fn for_moves(now: Instant) -> Self {
+        Self { left: nanos(MOVES), since: now, most: nanos(MOVES), share: 100 }
+    }
+
+    /// For everything that makes room, while chunks of a page are taken.
+    pub fn for_small_chunks(now: Instant) -> Self {
+        Self { left: nanos(CHUNKS_AT_FIRST), since: now, most: nanos(CHUNKS), share: 64 }
+    }
+
+    /// Whether anything is left.
+    pub fn is_left(&mut self, now: Instant) -> bool {
+        let earned = nanos(now.saturating_duration_since(self.since) / self.share);
+        self.left = self.left.saturating_add(earned).min(self.most);
+        self.since = now;
+        self.left > 0
+    }
+
+    /// Books what was taken.
+    pub fn took(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(nanos(time));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_time_and_no_more_than_can_be_saved_up() {
+        let start = Instant::now();
+        let mut moves = Allowance::for_moves(start);
+        assert!(moves.is_left(start));
+        moves.took(MOVES);
+        assert!(!moves.is_left(start));
+        let later = start + Duration::from_secs(1);
+        assert!(moves.is_left(later));
+        moves.took(Duration::from_secs(2) / 100);
+        assert!(!moves.is_left(later));
+        assert!(!moves.is_left(later + Duration::from_secs(1)), "the last one was too long");
+        let much_later = later + Duration::from_secs(3600);
+        assert!(moves.is_left(much_later));
+        moves.took(MOVES);
+        assert!(!moves.is_left(much_later));
+    }
+
+    #[test]
+    fn small_chunks_have_little_at_first() {
+        let start = Instant::now();
+        let mut chunks = Allowance::for_small_chunks(start);
+        assert!(chunks.is_left(start));
+        chunks.took(CHUNKS_AT_FIRST);
+        assert!(!chunks.is_left(start));
+        assert!(chunks.is_left(start + Duration::from_secs(1)));
+    }
+}
