@@ -62,11 +62,10 @@ pub struct Arena {
     /// Free blocks of at least a page.
     pub(super) big: PageIndex,
     pub(super) live: u64,
-    /// All that was ever taken back: blocks, and their grains.
-    pub(super) returns: u64,
+    /// All that was ever taken back.
     pub(super) returned: u64,
-    /// Whether there is time for as many chunks as serve memory best. Its caller keeps it.
-    pub time_for_chunks: bool,
+    /// Whether it is worth while to take as many chunks as serve memory best. Its caller says so.
+    pub many_chunks: bool,
 }
 
 impl Arena {
@@ -82,9 +81,8 @@ impl Arena {
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
-            returns: 0,
             returned: 0,
-            time_for_chunks: true,
+            many_chunks: false,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);
@@ -189,7 +187,6 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         self.table.clear(start);
         self.live -= self.slab[id].len;
-        self.returns += 1;
         self.returned += self.slab[id].len;
         let block = &mut self.slab[id];
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);

@@ -28,10 +28,8 @@ const LARGEST_CHUNK: u64 = 16;
 const SMALL_POOL: u64 = 4096;
 const LARGEST_IN_SMALL_POOL: u64 = 2;
 const LONG_NEED: u64 = 256;
-/// Below 4.5 GiB it counts for most, once so many blocks came back that the pool is in use, and not being filled with weights. A
-/// training's first step takes more than that before as many come back.
+/// Below 4.5 GiB it counts for most: chunks of one page, where the caller has time for them.
 const TINY_POOL: u64 = 2304;
-const IN_USE: u64 = 128;
 
 /// Where much was taken, 4 GiB, and less than so small a part of it ever came back, a need of 64 MiB is taken to stay. In smaller
 /// pools, and for shorter needs, that loses more than it saves.
@@ -56,7 +54,7 @@ impl Arena {
         }
         let pool = if needed < LONG_NEED { self.chunks.mapped + needed } else { u64::MAX };
         let largest = match pool {
-            ..TINY_POOL if self.returns >= IN_USE && self.time_for_chunks => 1,
+            ..TINY_POOL if self.many_chunks => 1,
             ..SMALL_POOL => LARGEST_IN_SMALL_POOL,
             _ => LARGEST_CHUNK,
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What new pool's moves may use at once, and the most that can be saved up: a program's first steps are when most is moved.
 const MOVES: Duration = Duration::from_millis(250);
 /// A training that takes its first memory should not wait for more chunks than it needs.
-const CHUNKS_AT_FIRST: Duration = Duration::from_millis(20);
+const CHUNKS_AT_FIRST: Duration = Duration::from_millis(40);
 const CHUNKS: Duration = Duration::from_millis(100);
 
 /// The time that may still be taken.

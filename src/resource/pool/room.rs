@@ -23,6 +23,9 @@ use crate::units::{Address, GRAIN};
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.
 const FREE_GROWTH: u64 = 128;
 
+/// Where so many blocks were asked for, the pool is in use, and not being filled with weights: more chunks than necessary pay.
+const IN_USE: u64 = 4096;
+
 /// Beyond so many times what is live, no memory is taken to save moves.
 const GROWTH: u64 = 2;
 
@@ -103,7 +106,7 @@ impl DevicePool {
         let begun = Instant::now();
         // Pinning memory costs more than any move.
         let mut may_move = inner.moves.is_left(begun) || self.backing.is_host();
-        inner.arena.time_for_chunks = inner.small_chunks.is_left(begun);
+        inner.arena.many_chunks = inner.small_chunks.is_left(begun) && asker.stream.requests() >= IN_USE;
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
@@ -150,7 +153,9 @@ impl DevicePool {
                     if plan.moves() > 0 {
                         inner.moves.took(took);
                     }
-                    inner.small_chunks.took(took);
+                    if inner.arena.many_chunks {
+                        inner.small_chunks.took(took);
+                    }
                     return Ok(Ok(plan.start));
                 }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => {

@@ -118,4 +118,9 @@ impl Stream {
     pub fn drain(&self, take: impl FnMut(Cached)) {
         self.hot.lock().front.drain(take);
     }
+
+    /// How many blocks were asked for on this stream.
+    pub fn requests(&self) -> u64 {
+        self.hot.lock().counts.allocations
+    }
 }
