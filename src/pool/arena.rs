@@ -62,8 +62,6 @@ pub struct Arena {
     /// Free blocks of at least a page.
     pub(super) big: PageIndex,
     pub(super) live: u64,
-    /// All that was ever taken back.
-    pub(super) returned: u64,
     /// Whether it is worth while to take as many chunks as serve memory best. Its caller says so.
     pub many_chunks: bool,
 }
@@ -81,7 +79,6 @@ impl Arena {
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
-            returned: 0,
             many_chunks: false,
         };
         let idle = arena.owner_add(false);
@@ -187,7 +184,6 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         self.table.clear(start);
         self.live -= self.slab[id].len;
-        self.returned += self.slab[id].len;
         let block = &mut self.slab[id];
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
         self.attach_merged(id);

@@ -325,7 +325,7 @@ impl Arena {
             }
         }
         let largest = self.chunk_pages(gap.pages);
-        let end = self.end_of(gap.pages);
+        let end = self.end_of_run();
         while left > 0 {
             let largest = if left < gap.pages / end.share { largest.min(end.largest) } else { largest };
             let pages = largest.min(1 << left.ilog2());

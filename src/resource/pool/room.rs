@@ -24,7 +24,7 @@ use crate::units::{Address, GRAIN};
 const FREE_GROWTH: u64 = 128;
 
 /// Where so many blocks were asked for, the pool is in use, and not being filled with weights: more chunks than necessary pay.
-const IN_USE: u64 = 4096;
+const IN_USE: u64 = 8192;
 
 /// Beyond so many times what is live, no memory is taken to save moves.
 const GROWTH: u64 = 2;
