@@ -157,17 +157,11 @@ impl Arena {
 
     /// Gives out `grains` from the free memory of `owner` or of nobody: the offset, in grains.
     pub fn take(&mut self, owner: Owner, grains: u64) -> Option<u64> {
-        let id = self.best_fit(owner, grains)?;
-        let (start, len) = (self.slab[id].start, self.slab[id].len);
-        if self.slab[id].owner != owner && self.zone_at(start) == 0 && len > Self::CLAIM {
-            // The next small requests of this owner are served beside this one, and other owners' elsewhere:
-            // what two threads write into the table is then never on one cache line.
-            let rest = self.carve(id, start + Self::CLAIM, start + len);
-            self.attach(rest);
-            self.detach(id);
-            (self.slab[id].owner, self.slab[id].epoch) = (owner, 0);
-            self.attach(id);
-        }
+        let id = match self.best_fit(owner, grains) {
+            Some(id) => id,
+            None => self.claim_nobodys(owner, grains)?,
+        };
+        let start = self.slab[id].start;
         self.detach(id);
         if self.slab[id].len > grains {
             self.cut(id, start + grains);
@@ -209,13 +203,33 @@ impl Arena {
         self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
-    /// Grains of nobody's memory that an owner takes at once for small requests: 256 KiB.
+    /// Grains of nobody's memory that an owner takes at once for small requests, at most: 256 KiB.
     pub(super) const CLAIM: u64 = 512;
+    /// What it takes begins and ends at a multiple of so many.
+    const CLAIM_ALIGNMENT: u64 = 8;
+
+    /// Makes nobody's memory an owner's, for a small request and the next ones: they are served beside it, other owners' elsewhere, and
+    /// what two threads write into the table is never on one cache line, nor on the one that the processor fetches along.
+    fn claim_nobodys(&mut self, owner: Owner, grains: u64) -> Option<BlockId> {
+        if owner == IDLE || self.zone_for(grains) != 0 {
+            return None;
+        }
+        let found =
+            self.owners[IDLE as usize].sets[0].best_fit(&self.slab, grains + 2 * (Self::CLAIM_ALIGNMENT - 1))?;
+        let block = self.slab[found];
+        let start = block.start.next_multiple_of(Self::CLAIM_ALIGNMENT);
+        let end = block.end() / Self::CLAIM_ALIGNMENT * Self::CLAIM_ALIGNMENT;
+        let most = (start + grains.max(Self::CLAIM)).next_multiple_of(Self::CLAIM_ALIGNMENT);
+        let id = self.carve(found, start, end.min(most));
+        (self.slab[id].owner, self.slab[id].epoch) = (owner, 0);
+        self.attach_merged(id);
+        self.owners[owner as usize].sets[0].best_fit(&self.slab, grains)
+    }
 
     fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
         let zone = self.zone_for(grains);
         let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);
-        if owner == IDLE {
+        if owner == IDLE || zone == 0 {
             return own;
         }
         let idle = self.owners[IDLE as usize].sets[zone].best_fit(&self.slab, grains);

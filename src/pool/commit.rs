@@ -91,8 +91,9 @@ impl Arena {
             .ranges
             .iter()
             .any(|&(page, pages)| page * page_grains <= rest.start && rest.end() <= (page + pages) * page_grains);
-        if is_new && rest.kind == Kind::Free && rest.len > Self::CLAIM {
-            let id = self.carve(next, rest.start + Self::CLAIM, rest.end());
+        let claim = (rest.start + Self::CLAIM).next_multiple_of(Self::CLAIM);
+        if is_new && rest.kind == Kind::Free && rest.end() > claim {
+            let id = self.carve(next, claim, rest.end());
             (self.slab[id].owner, self.slab[id].epoch) = (IDLE, 0);
             self.attach_merged(id);
         }
