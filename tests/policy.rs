@@ -104,6 +104,22 @@ fn a_small_pool_in_use_has_chunks_of_a_page() {
 }
 
 #[test]
+fn the_longest_needs_of_a_large_pool_get_the_largest_chunks() {
+    let host = HostOptions { capacity: 32 << 30, ..HostOptions::default() };
+    let driver = Arc::new(HostDriver::new(host).unwrap());
+    let pool = Pool::with_driver(driver, Options::default()).unwrap();
+    let chunks_for = |bytes| {
+        let before = pool.stats(0).unwrap().growths;
+        pool.malloc(bytes, 0, StreamHandle::LEGACY, 0).unwrap();
+        pool.stats(0).unwrap().growths - before
+    };
+    (0..20).for_each(|_| _ = chunks_for(1024 * MIB));
+    assert_eq!(chunks_for(1024 * MIB), 15 + 4, "of 64 MiB, and the end of 16 MiB");
+    assert_eq!(chunks_for(512 * MIB), 15 + 2, "of 32 MiB");
+    pool.check(0).unwrap();
+}
+
+#[test]
 fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
     let (_driver, pool) = pool(Options { limit: 1100 * MIB, ..Options::default() });
     for seed in 0..4 {

@@ -203,30 +203,7 @@ impl Arena {
         self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
-    /// Grains of nobody's memory that an owner takes at once for small requests, at most: 256 KiB.
-    pub(super) const CLAIM: u64 = 512;
-    /// What it takes begins and ends at a multiple of so many.
-    const CLAIM_ALIGNMENT: u64 = 8;
-
-    /// Makes nobody's memory an owner's, for a small request and the next ones: they are served beside it, other owners' elsewhere, and
-    /// what two threads write into the table is never on one cache line, nor on the one that the processor fetches along.
-    fn claim_nobodys(&mut self, owner: Owner, grains: u64) -> Option<BlockId> {
-        if owner == IDLE || self.zone_for(grains) != 0 {
-            return None;
-        }
-        let found =
-            self.owners[IDLE as usize].sets[0].best_fit(&self.slab, grains + 2 * (Self::CLAIM_ALIGNMENT - 1))?;
-        let block = self.slab[found];
-        let start = block.start.next_multiple_of(Self::CLAIM_ALIGNMENT);
-        let end = block.end() / Self::CLAIM_ALIGNMENT * Self::CLAIM_ALIGNMENT;
-        let most = (start + grains.max(Self::CLAIM)).next_multiple_of(Self::CLAIM_ALIGNMENT);
-        let id = self.carve(found, start, end.min(most));
-        (self.slab[id].owner, self.slab[id].epoch) = (owner, 0);
-        self.attach_merged(id);
-        self.owners[owner as usize].sets[0].best_fit(&self.slab, grains)
-    }
-
-    fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
+    pub(super) fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
         let zone = self.zone_for(grains);
         let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);
         if owner == IDLE || zone == 0 {
@@ -237,84 +214,6 @@ impl Arena {
             (Some(a), Some(b)) if self.slab[b].len < self.slab[a].len => Some(b),
             (Some(a), _) => Some(a),
             (None, found) => found,
-        }
-    }
-
-    // ---- passing memory on ---------------------------------------------------------------------------
-
-    /// Everything `owner` freed up to `epoch` has been proven unused: it becomes anybody's.
-    pub fn promote(&mut self, owner: Owner, epoch: u64) {
-        self.pass_on(owner, IDLE, epoch, 0);
-    }
-
-    /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
-    /// for `grains` if one block has it, else all of it. Returns the grains that changed hands.
-    pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64) -> u64 {
-        let zone = self.zone_for(grains);
-        if let Some(id) = self.owners[from as usize].sets[zone].best_fit(&self.slab, grains)
-            && self.slab[id].epoch <= epoch
-        {
-            let len = self.slab[id].len;
-            self.change_owner(id, to, to_epoch);
-            return len;
-        }
-        self.pass_on(from, to, epoch, to_epoch)
-    }
-
-    fn pass_on(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64) -> u64 {
-        let mut passed = 0;
-        for zone in 0..2 {
-            for id in self.owners[from as usize].sets[zone].all(&self.slab) {
-                let block = self.slab[id];
-                // A merge may have swallowed a block of the list: then it is no longer `from`'s.
-                if block.kind == Kind::Free && block.owner == from && block.epoch <= epoch {
-                    passed += block.len;
-                    self.change_owner(id, to, to_epoch);
-                }
-            }
-        }
-        passed
-    }
-
-    fn change_owner(&mut self, id: BlockId, to: Owner, epoch: u64) {
-        self.detach(id);
-        (self.slab[id].owner, self.slab[id].epoch) = (to, epoch);
-        self.attach_merged(id);
-    }
-
-    /// Hands `owner` the parts of nobody's free blocks that share a chunk with one of its own: a chunk can move only
-    /// if it lies in one block. Less than a chunk changes hands at each border.
-    pub fn complete_chunks(&mut self, owner: Owner, epoch: u64) {
-        if !self.options.movable || self.owners[owner as usize].private || self.owners[IDLE as usize].free == 0 {
-            return;
-        }
-        for zone in 0..2 {
-            for id in self.owners[owner as usize].sets[zone].all(&self.slab) {
-                // A merge may have swallowed it.
-                if (self.slab[id].kind, self.slab[id].owner) == (Kind::Free, owner) && self.slab[id].len > 0 {
-                    self.complete_border(id, false, epoch);
-                    self.complete_border(id, true, epoch);
-                }
-            }
-        }
-    }
-
-    /// The right border before the left one: joining on the left ends the life of `id`.
-    fn complete_border(&mut self, id: BlockId, left: bool, epoch: u64) {
-        let block = self.slab[id];
-        let side = if left { block.prev } else { block.next };
-        if side == NONE || (self.slab[side].kind, self.slab[side].owner) != (Kind::Free, IDLE) {
-            return;
-        }
-        let page_grains = self.options.page_grains;
-        let page = if left { block.start / page_grains } else { (block.end() - 1) / page_grains };
-        let chunk = self.chunks.get(self.chunks.at(page));
-        let (from, to) = (chunk.page * page_grains, chunk.end() * page_grains);
-        let (from, to) = (from.max(self.slab[side].start), to.min(self.slab[side].end()));
-        if from < to {
-            let part = self.carve(side, from, to);
-            (self.slab[part].owner, self.slab[part].epoch) = (block.owner, epoch);
-            self.attach_merged(part);
         }
     }
 

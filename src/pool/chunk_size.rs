@@ -20,7 +20,7 @@ pub(super) struct End {
 /// A pool is cut into at least so many chunks, a long need into at least eight.
 const CHUNKS_IN_POOL: u64 = 512;
 const CHUNKS_IN_NEED: u64 = 8;
-/// Pages of the largest chunk that is chosen without being asked for.
+/// Pages of the largest chunk that is chosen without being asked for, but for the longest needs.
 const LARGEST_CHUNK: u64 = 16;
 
 /// Below so many pages, 8 GiB, what one block pins of a chunk counts for more than the price of chunks, but for needs so long, 512 MiB,
@@ -31,10 +31,15 @@ const LONG_NEED: u64 = 256;
 /// Below 4.5 GiB it counts for most: chunks of one page, where the caller has time for them.
 const TINY_POOL: u64 = 2304;
 
+/// Where a pool gets to 18 GiB, needs of 1 GiB are cut into chunks of 64 MiB: few blocks, few borders.
+const POOL_OF_LONG_BLOCKS: u64 = 9216;
+const LONGEST_NEED: u64 = 512;
+const LARGEST_OF_ALL: u64 = 32;
+
 const END: End = End { share: 4, largest: 2 };
 /// From so many pages on, 20 GiB, what the end of a run may lose is little of the pool.
 const LARGE_POOL: u64 = 10240;
-const END_IN_LARGE_POOL: End = End { share: 16, largest: 8 };
+const END_IN_LARGE_POOL: End = End { share: 8, largest: 8 };
 
 impl Arena {
     /// Pages of the largest chunk worth creating for `needed` pages.
@@ -46,6 +51,7 @@ impl Arena {
         let largest = match needed {
             ..LONG_NEED if pool < TINY_POOL && self.many_chunks => 1,
             ..LONG_NEED if pool < SMALL_POOL => LARGEST_IN_SMALL_POOL,
+            LONGEST_NEED.. if pool >= POOL_OF_LONG_BLOCKS => return LARGEST_OF_ALL,
             _ => LARGEST_CHUNK,
         };
         let wanted = (self.chunks.mapped / CHUNKS_IN_POOL).max(needed / CHUNKS_IN_NEED);

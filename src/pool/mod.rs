@@ -53,6 +53,7 @@ mod front;
 #[cfg(test)]
 pub(crate) mod model;
 mod page_index;
+mod passing;
 mod plan;
 mod size_class;
 mod table;
