@@ -31,15 +31,15 @@ const LONG_NEED: u64 = 256;
 /// Below 4.5 GiB it counts for most: chunks of one page, where the caller has time for them.
 const TINY_POOL: u64 = 2304;
 
-/// Where a pool gets to 18 GiB, needs of 1 GiB are cut into chunks of 64 MiB: few blocks, few borders.
-const POOL_OF_LONG_BLOCKS: u64 = 9216;
+/// Where a pool gets to 36 GiB, needs of 1 GiB are cut into chunks of 64 MiB: few blocks, few borders.
+const POOL_OF_LONG_BLOCKS: u64 = 18432;
 const LONGEST_NEED: u64 = 512;
 const LARGEST_OF_ALL: u64 = 32;
 
 const END: End = End { share: 4, largest: 2 };
 /// From so many pages on, 20 GiB, what the end of a run may lose is little of the pool.
 const LARGE_POOL: u64 = 10240;
-const END_IN_LARGE_POOL: End = End { share: 8, largest: 8 };
+const END_IN_LARGE_POOL: End = End { share: 16, largest: 16 };
 
 impl Arena {
     /// Pages of the largest chunk worth creating for `needed` pages.
