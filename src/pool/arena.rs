@@ -203,6 +203,7 @@ impl Arena {
         self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
+    /// Of the owner's memory and nobody's; of nobody's for small requests only what the owner has claimed.
     pub(super) fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
         let zone = self.zone_for(grains);
         let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);

@@ -3,11 +3,11 @@
 //! A move of a chunk keeps the pool small and costs 40 to 60 µs of driver calls. A program whose sizes vary from step to step needs
 //! a few thousand of them; one that allocates and frees blocks of any size as fast as it can would do nothing else. So
 //! moves get a share of the time that passes, and when that is used up new memory is taken instead, within bounds. Chunks of a page, where
-//! larger ones would do at some loss, have one of their own.
+//! larger ones would do at some loss, have a share of their own.
 
 use std::time::{Duration, Instant};
 
-/// What new pool's moves may use at once, and the most that can be saved up: a program's first steps are when most is moved.
+/// What a new pool's moves may use at once, and the most that can be saved up: a program's first steps are when most is moved.
 const MOVES: Duration = Duration::from_millis(250);
 /// A training that takes its first memory should not wait for more chunks than it needs.
 const CHUNKS_AT_FIRST: Duration = Duration::from_millis(40);
