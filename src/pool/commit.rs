@@ -93,9 +93,7 @@ impl Arena {
             .any(|&(page, pages)| page * page_grains <= rest.start && rest.end() <= (page + pages) * page_grains);
         let claim = (rest.start + Self::CLAIM).next_multiple_of(Self::CLAIM);
         if is_new && rest.kind == Kind::Free && rest.end() > claim {
-            let id = self.carve(next, claim, rest.end());
-            (self.slab[id].owner, self.slab[id].epoch) = (IDLE, 0);
-            self.attach_merged(id);
+            self.hand_over(next, claim, rest.end(), IDLE, 0);
         }
     }
 

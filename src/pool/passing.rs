@@ -9,8 +9,8 @@ impl Arena {
     /// What it takes begins and ends at a multiple of so many.
     const CLAIM_ALIGNMENT: u64 = 8;
 
-    /// Makes nobody's memory an owner's, for a small request and the next ones: they are served beside it, other owners' elsewhere, and
-    /// what two threads write into the table is never on one cache line, nor on the one that the processor fetches along.
+    /// Makes nobody's memory an owner's, for a small request and the next ones: they are served beside it, other owners' elsewhere. What two
+    /// threads write into the table for blocks of up to 64 KiB there is never on one cache line, nor on the one that is fetched along.
     pub(super) fn claim_nobodys(&mut self, owner: Owner, grains: u64) -> Option<BlockId> {
         if owner == IDLE || self.zone_for(grains) != 0 {
             return None;
@@ -21,9 +21,7 @@ impl Arena {
         let start = block.start.next_multiple_of(Self::CLAIM_ALIGNMENT);
         let end = block.end() / Self::CLAIM_ALIGNMENT * Self::CLAIM_ALIGNMENT;
         let most = (start + grains.max(Self::CLAIM)).next_multiple_of(Self::CLAIM_ALIGNMENT);
-        let id = self.carve(found, start, end.min(most));
-        (self.slab[id].owner, self.slab[id].epoch) = (owner, 0);
-        self.attach_merged(id);
+        self.hand_over(found, start, end.min(most), owner, 0);
         self.owners[owner as usize].sets[0].best_fit(&self.slab, grains)
     }
 
@@ -62,9 +60,15 @@ impl Arena {
     }
 
     fn change_owner(&mut self, id: BlockId, to: Owner, epoch: u64) {
-        self.detach(id);
-        (self.slab[id].owner, self.slab[id].epoch) = (to, epoch);
-        self.attach_merged(id);
+        let block = self.slab[id];
+        self.hand_over(id, block.start, block.end(), to, epoch);
+    }
+
+    /// Makes a part of a free block `to`'s.
+    pub(super) fn hand_over(&mut self, id: BlockId, start: u64, end: u64, to: Owner, epoch: u64) {
+        let part = self.carve(id, start, end);
+        (self.slab[part].owner, self.slab[part].epoch) = (to, epoch);
+        self.attach_merged(part);
     }
 
     /// Hands `owner` the parts of nobody's free blocks that share a chunk with one of its own: a chunk can move only
@@ -97,9 +101,7 @@ impl Arena {
         let (from, to) = (chunk.page * page_grains, chunk.end() * page_grains);
         let (from, to) = (from.max(self.slab[side].start), to.min(self.slab[side].end()));
         if from < to {
-            let part = self.carve(side, from, to);
-            (self.slab[part].owner, self.slab[part].epoch) = (block.owner, epoch);
-            self.attach_merged(part);
+            self.hand_over(side, from, to, block.owner, epoch);
         }
     }
 }

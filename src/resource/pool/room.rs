@@ -105,7 +105,7 @@ impl DevicePool {
         let mut prepared = false;
         let begun = Instant::now();
         // Pinning memory costs more than any move.
-        let mut may_move = inner.moves.is_left(begun) || self.backing.is_host();
+        let mut may_move = self.backing.is_host() || inner.moves.is_left(begun);
         inner.arena.many_chunks = inner.small_chunks.is_left(begun) && asker.stream.requests() >= IN_USE;
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
