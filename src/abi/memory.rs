@@ -69,7 +69,7 @@ unsafe fn malloc_as(
         if malloc_quick(pool, framework, bytes, device, stream, out) {
             return ForebayStatus::Ok;
         }
-        malloc_guarded(pool, framework, bytes, device, stream, out)
+        malloc_guarded(pool, bytes, device, stream, out, framework)
     }
 }
 
@@ -96,17 +96,19 @@ pub(super) unsafe fn malloc_quick(
     true
 }
 
+/// Its first arguments are [`forebay_malloc`]'s in their order, so that they need not change their places.
+///
 /// # Safety
 /// As [`forebay_malloc`].
 #[cold]
 #[inline(never)]
-unsafe fn malloc_guarded(
+unsafe extern "C" fn malloc_guarded(
     pool: *mut ForebayPool,
-    framework: u32,
     bytes: u64,
     device: i32,
     stream: *mut c_void,
     out: *mut *mut c_void,
+    framework: u32,
 ) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
@@ -192,7 +194,7 @@ pub(super) unsafe fn free_quick(pool: *mut ForebayPool, ptr: *mut c_void, stream
 /// As [`forebay_free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_guarded(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+unsafe extern "C" fn free_guarded(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

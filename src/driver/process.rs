@@ -15,13 +15,20 @@ extern "C" fn in_child() {
 /// threads held in the parent stay locked.
 pub fn watch_fork() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only stores to an atomic, which is allowed after fork.
-        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        if failed != 0 {
-            tracing::warn!(code = failed, "forks cannot be watched");
-        }
-    });
+    // SAFETY: the handler only stores to an atomic.
+    ONCE.call_once(|| unsafe { when_forked(in_child) });
+}
+
+/// Has `handler` called first of all in children of `fork`.
+///
+/// # Safety
+/// It does only what is allowed there.
+pub unsafe fn when_forked(handler: extern "C" fn()) {
+    // SAFETY: as the caller promises.
+    let failed = unsafe { libc::pthread_atfork(None, None, Some(handler)) };
+    if failed != 0 {
+        tracing::warn!(code = failed, "forks cannot be watched");
+    }
 }
 
 /// Whether this process is a child of one that had called [`watch_fork`].

@@ -15,55 +15,89 @@ pub struct Cached {
     pub grains: u64,
 }
 
+/// Blocks that a bin of one length keeps: with their count two cache lines, and 62 MiB in all these bins.
+const SOME: usize = 15;
+
 /// The last blocks of one length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exact {
     count: u64,
-    starts: [u64; 15],
+    starts: [u64; SOME],
 }
 
 /// Blocks that a bin of several lengths keeps.
 const FEW: usize = 4;
 
-/// The last few blocks of a range of lengths, oldest first.
+/// The last few blocks of a range of lengths, oldest first. On one cache line.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 struct Few {
-    count: usize,
-    blocks: [Cached; FEW],
+    starts: [u64; FEW],
+    /// Blocks of 2 TiB and more go back at once.
+    grains: [u32; FEW],
+    count: u32,
 }
 
 impl Few {
-    #[inline]
-    fn pop(&mut self, grains: u64) -> Option<u64> {
-        let last = self.count.checked_sub(1)?;
-        let newest = *self.blocks.get(last)?;
-        if newest.grains == grains {
-            self.count = last;
-            return Some(newest.start);
+    /// The block that was put in last, if it is of that length.
+    #[inline(always)]
+    fn pop_newest(&mut self, grains: u64) -> Option<u64> {
+        let last = self.count.wrapping_sub(1);
+        let (start, newest) = (self.starts.get(last as usize)?, self.grains.get(last as usize)?);
+        if u64::from(*newest) != grains {
+            return None;
         }
-        self.pop_older(grains)
+        self.count = last;
+        Some(*start)
     }
 
-    fn pop_older(&mut self, grains: u64) -> Option<u64> {
-        let filled = self.blocks.get_mut(..self.count)?;
-        let found = filled.iter().rposition(|block| block.grains == grains)?;
-        let start = filled[found].start;
-        filled[found..].rotate_left(1);
+    fn pop(&mut self, grains: u64) -> Option<u64> {
+        let filled = self.grains.get(..self.count as usize)?;
+        let found = filled.iter().rposition(|&held| u64::from(held) == grains)?;
+        Some(self.remove(found).start)
+    }
+
+    fn remove(&mut self, place: usize) -> Cached {
+        let count = self.count as usize;
+        let block = Cached { start: self.starts[place], grains: self.grains[place].into() };
+        self.starts.copy_within(place + 1..count, place);
+        self.grains.copy_within(place + 1..count, place);
         self.count -= 1;
-        Some(start)
+        block
+    }
+
+    /// Keeps the block if there are fewer than `bound`. Returns whether it did.
+    #[inline(always)]
+    fn push_if_room(&mut self, block: Cached, bound: u32) -> bool {
+        let place = self.count;
+        if place >= bound || block.grains > u32::MAX.into() {
+            return false;
+        }
+        let (Some(start), Some(grains)) = (self.starts.get_mut(place as usize), self.grains.get_mut(place as usize))
+        else {
+            return false;
+        };
+        (*start, *grains) = (block.start, block.grains as u32);
+        self.count = place + 1;
+        true
     }
 
     /// Keeps the block; what no longer fits, the oldest, comes back.
-    fn push(&mut self, block: Cached, bound: usize) -> Option<Cached> {
-        if self.count < bound {
-            self.blocks[self.count] = block;
-            self.count += 1;
+    fn push(&mut self, block: Cached, bound: u32) -> Option<Cached> {
+        if self.push_if_room(block, bound) {
             return None;
         }
-        let oldest = self.blocks[0];
-        self.blocks.copy_within(1..bound, 0);
-        self.blocks[bound - 1] = block;
+        if block.grains > u32::MAX.into() {
+            return Some(block);
+        }
+        let oldest = self.remove(0);
+        self.push_if_room(block, bound);
         Some(oldest)
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Cached> {
+        let lengths = self.grains.iter().take(self.count as usize);
+        self.starts.iter().zip(lengths).map(|(&start, &grains)| Cached { start, grains: grains.into() })
     }
 }
 
@@ -74,16 +108,25 @@ pub struct Front {
     stepped: Box<[Few; STEPPED_BINS]>,
     /// Longer than any bin: only the last of them, since they would split the arena's free memory.
     long: Few,
-    /// Grains held in bins.
+    /// Grains held in the bins of several lengths.
     binned: u64,
+    /// Most of them.
     limit: u64,
+    /// A bin of one length may hold something.
+    filled: bool,
 }
 
 /// Blocks over 1 MiB that a front keeps.
-const LONG: usize = 2;
+const LONG: u32 = 2;
+
+/// What a block counts of those in the bins of several lengths. pre: longer than an exact bin's.
+#[inline(always)]
+const fn binned(grains: u64) -> u64 {
+    if grains > BINNED { 0 } else { grains }
+}
 
 impl Front {
-    /// Its bins hold at most `limit` grains.
+    /// Its bins of several lengths hold at most `limit` grains.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
@@ -92,48 +135,52 @@ impl Front {
             long: Few::default(),
             binned: 0,
             limit,
+            filled: false,
         }
     }
 
-    /// The block of exactly this length that was put in last.
+    /// The last block that was put in, if it is of that length and the first that its bin would give out.
     #[inline(always)]
-    pub fn pop(&mut self, grains: u64) -> Option<u64> {
+    pub fn pop_newest(&mut self, grains: u64) -> Option<u64> {
         // 0 wraps to a bin that is not there.
-        let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return self.pop_longer(grains) };
-        let last = bin.count.checked_sub(1)?;
-        let start = *bin.starts.get(last as usize)?;
-        bin.count = last;
-        self.binned -= grains;
+        if let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) {
+            let last = bin.count.wrapping_sub(1);
+            let start = *bin.starts.get(last as usize)?;
+            bin.count = last;
+            return Some(start);
+        }
+        let start = self.few_mut(grains)?.pop_newest(grains)?;
+        self.binned -= binned(grains);
         Some(start)
     }
 
-    #[inline(never)]
-    fn pop_longer(&mut self, grains: u64) -> Option<u64> {
-        match grains {
-            0 => None,
-            longest if longest > BINNED => self.long.pop(grains),
-            _ => {
-                let start = self.stepped[stepped_bin(grains)].pop(grains)?;
-                self.binned -= grains;
-                Some(start)
-            }
+    /// Where blocks longer than any exact bin's are.
+    #[inline(always)]
+    fn few_mut(&mut self, grains: u64) -> Option<&mut Few> {
+        if grains > BINNED {
+            return Some(&mut self.long);
         }
+        if grains == 0 { None } else { self.stepped.get_mut(stepped_bin(grains)?) }
+    }
+
+    /// The block of exactly this length that was put in last.
+    pub fn pop(&mut self, grains: u64) -> Option<u64> {
+        let newest = self.pop_newest(grains);
+        if newest.is_some() || grains <= EXACT {
+            return newest;
+        }
+        let start = self.few_mut(grains)?.pop(grains)?;
+        self.binned -= binned(grains);
+        Some(start)
     }
 
     /// Keeps a block. What the cache does not keep comes back, for the arena: this block or an older one.
-    #[inline(always)]
     #[must_use]
     pub fn push(&mut self, block: Cached) -> Option<Cached> {
-        let grains = block.grains;
-        let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) else { return self.push_longer(block) };
-        let Some(place) = bin.starts.get_mut(bin.count as usize) else { return Some(block) };
-        if self.binned + grains > self.limit {
-            return Some(block);
+        if self.push_if_room(block) {
+            return None;
         }
-        *place = block.start;
-        bin.count += 1;
-        self.binned += grains;
-        None
+        if block.grains <= EXACT { Some(block) } else { self.push_longer(block) }
     }
 
     /// Keeps a block if no other has to go for it. Returns whether it did.
@@ -142,86 +189,67 @@ impl Front {
         let grains = block.grains;
         if let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) {
             let Some(place) = bin.starts.get_mut(bin.count as usize) else { return false };
-            if self.binned + grains > self.limit {
-                return false;
-            }
             *place = block.start;
             bin.count += 1;
-            self.binned += grains;
+            self.filled = true;
             return true;
         }
-        self.push_longer_if_room(block)
-    }
-
-    /// pre: longer than any exact bin.
-    #[inline(never)]
-    fn push_longer_if_room(&mut self, block: Cached) -> bool {
-        let grains = block.grains;
-        let (few, bound) = if grains > BINNED {
-            (&mut self.long, LONG)
-        } else if self.binned + grains <= self.limit {
-            let Some(few) = self.stepped.get_mut(stepped_bin(grains)) else { return false };
-            (few, FEW)
-        } else {
+        let more = self.binned + binned(grains);
+        let bound = if grains > BINNED { LONG } else { FEW as u32 };
+        if more > self.limit {
             return false;
-        };
-        let Some(place) = few.blocks[..bound].get_mut(few.count) else { return false };
-        *place = block;
-        few.count += 1;
-        self.binned += if grains > BINNED { 0 } else { grains };
-        true
+        }
+        let kept = self.few_mut(grains).is_some_and(|few| few.push_if_room(block, bound));
+        if kept {
+            self.binned = more;
+        }
+        kept
     }
 
     #[inline(never)]
     fn push_longer(&mut self, block: Cached) -> Option<Cached> {
         let grains = block.grains;
-        if grains > BINNED {
-            return self.long.push(block, LONG);
-        }
-        if self.binned + grains > self.limit {
-            return Some(block);
-        }
-        let left = self.stepped[stepped_bin(grains)].push(block, FEW);
+        let more = self.binned + binned(grains);
+        let bound = if grains > BINNED { LONG } else { FEW as u32 };
+        let few = if more > self.limit { None } else { self.few_mut(grains) };
+        let Some(few) = few else { return Some(block) };
+        let left = few.push(block, bound);
         // What came back may be the longer of the two: one bin holds a range of lengths.
-        self.binned = self.binned + grains - left.map_or(0, |left| left.grains);
+        self.binned = more - left.map_or(0, |left| binned(left.grains));
         left
     }
 
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {
-        let few = |few: &Few| few.blocks[..few.count].iter().map(|block| block.grains).sum::<u64>();
-        few(&self.long) + self.binned
+        let few = |few: &Few| few.blocks().map(|block| block.grains).sum::<u64>();
+        let exact = self.exact.iter().zip(1..).map(|(bin, grains)| bin.count * grains).sum::<u64>();
+        few(&self.long) + self.binned + exact
     }
 
     /// Blocks held. Adds up.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         let exact: u64 = self.exact.iter().map(|bin| bin.count).sum();
-        let few: usize = self.stepped.iter().map(|few| few.count).sum();
-        exact + (few + self.long.count) as u64
+        exact + self.stepped.iter().chain([&self.long]).map(|few| u64::from(few.count)).sum::<u64>()
     }
 
     /// Empties the cache into `take`.
     pub fn drain(&mut self, mut take: impl FnMut(Cached)) {
         let empty = |few: &mut Few, take: &mut dyn FnMut(Cached)| {
-            few.blocks[..few.count].iter().for_each(|&block| take(block));
+            few.blocks().for_each(&mut *take);
             few.count = 0;
         };
         empty(&mut self.long, &mut take);
-        if self.binned == 0 {
-            return;
-        }
-        for (index, bin) in self.exact.iter_mut().enumerate() {
-            for &start in &bin.starts[..bin.count as usize] {
-                take(Cached { start, grains: index as u64 + 1 });
+        if std::mem::take(&mut self.filled) {
+            for (bin, grains) in self.exact.iter_mut().zip(1..) {
+                bin.starts[..bin.count as usize].iter().for_each(|&start| take(Cached { start, grains }));
+                bin.count = 0;
             }
-            bin.count = 0;
         }
-        for bin in self.stepped.iter_mut() {
-            empty(bin, &mut take);
+        if std::mem::take(&mut self.binned) > 0 {
+            self.stepped.iter_mut().for_each(|bin| empty(bin, &mut take));
         }
-        self.binned = 0;
     }
 }
 
@@ -259,12 +287,14 @@ mod tests {
 
     #[test]
     fn keeps_within_its_bounds() {
-        let mut front = Front::new(20);
-        assert_eq!(front.push(Cached { start: 0, grains: 20 }), None);
-        assert_eq!(front.push(Cached { start: 20, grains: 1 }), Some(Cached { start: 20, grains: 1 }));
+        let mut front = Front::new(200);
+        assert_eq!(front.push(Cached { start: 0, grains: 200 }), None);
+        assert_eq!(front.push(Cached { start: 200, grains: 129 }), Some(Cached { start: 200, grains: 129 }));
+        assert_eq!(front.push(Cached { start: 200, grains: 1 }), None);
+        assert_eq!((front.grains(), front.blocks()), (201, 2));
         let mut front = Front::new(1 << 30);
         let kept = (0..100).filter(|&start| front.push(Cached { start, grains: 1 }).is_none()).count();
-        assert_eq!(kept, 15);
+        assert_eq!(kept, SOME);
         let long = |start| Cached { start, grains: 5000 + start };
         assert_eq!((front.push(long(0)), front.push(long(1))), (None, None));
         assert_eq!((front.push(long(2)), front.push(long(3))), (Some(long(0)), Some(long(1))));
@@ -273,6 +303,6 @@ mod tests {
             let old = front.push(Cached { start, grains: 200 });
             assert_eq!(old.map(|block| block.start), u64::checked_sub(start, 4));
         }
-        assert_eq!(front.binned, 15 + 4 * 200);
+        assert_eq!((front.binned, front.grains()), (4 * 200, 4 * 200 + 15 + 5003));
     }
 }

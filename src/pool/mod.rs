@@ -51,6 +51,7 @@ mod chunk_size;
 mod commit;
 mod free_set;
 mod front;
+mod header;
 #[cfg(test)]
 pub(crate) mod model;
 mod page_index;
@@ -66,6 +67,7 @@ pub use check::Totals;
 pub use chunk::ChunkId;
 pub use commit::Placed;
 pub use front::{Cached, Front};
+pub use header::{Header, State};
 pub use plan::{Fill, Plan, Source};
-pub use table::{Header, LastLeaf, Place, State, Table};
+pub use table::{LastLeaf, Place, Table};
 pub use walk::Span;

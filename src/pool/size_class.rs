@@ -13,12 +13,27 @@ pub(super) const BINNED: u64 = 2048;
 /// Bins for lengths above [`EXACT`].
 pub(super) const STEPPED_BINS: usize = ((BINNED.ilog2() - EXACT.ilog2()) as u64 * STEPS + 1) as usize;
 
-/// The bin above [`EXACT`]. pre: `EXACT < grains <= BINNED`.
-#[inline]
-pub(super) const fn stepped_bin(grains: u64) -> usize {
-    let doubling = grains.ilog2();
-    let step = (grains >> (doubling - STEPS.ilog2())) - STEPS;
-    ((doubling - EXACT.ilog2()) as u64 * STEPS + step) as usize
+/// Lengths that differ less are in the same bin, whatever the doubling.
+const FINEST: u64 = EXACT / STEPS;
+
+/// The bin of each so many lengths above [`EXACT`]: a load is shorter than the sum.
+const BINS: [u8; (BINNED / FINEST + 1) as usize] = {
+    let mut bins = [0; (BINNED / FINEST + 1) as usize];
+    let mut place = (EXACT / FINEST) as usize;
+    while place < bins.len() {
+        let grains = place as u64 * FINEST;
+        let doubling = grains.ilog2();
+        let step = (grains >> (doubling - STEPS.ilog2())) - STEPS;
+        bins[place] = ((doubling - EXACT.ilog2()) as u64 * STEPS + step) as u8;
+        place += 1;
+    }
+    bins
+};
+
+/// The bin above [`EXACT`]. pre: `EXACT < grains`; `None` if there is none.
+#[inline(always)]
+pub(super) fn stepped_bin(grains: u64) -> Option<usize> {
+    BINS.get((grains / FINEST) as usize).map(|&bin| bin.into())
 }
 
 #[cfg(test)]
@@ -29,7 +44,7 @@ mod tests {
     fn bins_rise_with_length_and_stay_in_range() {
         let mut last = 0;
         for grains in EXACT + 1..=BINNED {
-            let bin = stepped_bin(grains);
+            let bin = stepped_bin(grains).expect("within range");
             assert!(bin == last || bin == last + 1, "{grains}: {last} then {bin}");
             last = bin;
         }

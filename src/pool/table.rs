@@ -15,101 +15,15 @@ use std::sync::{Arc, OnceLock};
 
 use super::arena::ArenaOptions;
 use super::block::{BlockId, NONE};
+use super::header::{Header, State};
 
 /// Grains per leaf: 1 GiB of the zone of small blocks.
 const LEAF: u64 = 1 << 21;
 
-const LEN_BITS: u32 = 33;
-const STREAM_BITS: u32 = 16;
-const TAG_BITS: u32 = 3;
 /// The longest window has two to the power of this grains: 256 KiB.
 const WINDOW_BITS: u32 = 9;
 /// The windows of middling blocks are shorter by this power of two: 64 KiB.
 const SHORTER_BITS: u32 = 2;
-
-/// What the first grain of a block says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// No block that a caller could know starts here.
-    Absent,
-    /// A caller has it.
-    Live,
-    /// A front cache has it.
-    Cached,
-}
-
-/// A cell's content, packed into one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header(u64);
-
-impl Header {
-    /// Nothing here.
-    pub const ABSENT: Self = Self(0);
-
-    const STREAM: u32 = LEN_BITS;
-    const TAG: u32 = Self::STREAM + STREAM_BITS;
-    const STATE: u32 = Self::TAG + TAG_BITS;
-    const SPECIAL: u64 = 1 << (Self::STATE + 2);
-    /// At which grain of its window the block starts.
-    const PLACE: u32 = Self::STATE + 3;
-
-    /// A live block of `len` grains, charged to stream slot `stream` and framework `tag`.
-    /// `special` sends its free the slow way (used on further streams, or private).
-    #[must_use]
-    pub const fn live(len: u64, stream: u16, tag: u8, special: bool) -> Self {
-        let word = len
-            | (stream as u64) << Self::STREAM
-            | ((tag & 7) as u64) << Self::TAG
-            | (State::Live as u64) << Self::STATE;
-        Self(if special { word | Self::SPECIAL } else { word })
-    }
-
-    /// The same block, in a front cache.
-    #[must_use]
-    pub const fn cached(self) -> Self {
-        Self(self.0 & !(3 << Self::STATE) & !Self::SPECIAL | (State::Cached as u64) << Self::STATE)
-    }
-
-    /// The same block, whose free must go the slow way.
-    #[must_use]
-    pub const fn special(self) -> Self {
-        Self(self.0 | Self::SPECIAL)
-    }
-
-    /// What is here.
-    #[must_use]
-    pub const fn state(self) -> State {
-        match (self.0 >> Self::STATE) & 3 {
-            1 => State::Live,
-            2 => State::Cached,
-            _ => State::Absent,
-        }
-    }
-
-    /// Length in grains.
-    #[must_use]
-    pub const fn grains(self) -> u64 {
-        self.0 & ((1 << LEN_BITS) - 1)
-    }
-
-    /// Slot of the stream that the block is charged to.
-    #[must_use]
-    pub const fn stream(self) -> u16 {
-        (self.0 >> Self::STREAM) as u16
-    }
-
-    /// The framework that asked for it.
-    #[must_use]
-    pub const fn tag(self) -> u8 {
-        (self.0 >> Self::TAG) as u8 & 7
-    }
-
-    /// Whether a free must go the slow way.
-    #[must_use]
-    pub const fn is_special(self) -> bool {
-        self.0 & Self::SPECIAL != 0
-    }
-}
 
 #[derive(Debug, Default, bytemuck::Zeroable)]
 #[repr(C)]
@@ -126,17 +40,47 @@ const _: () = assert!(Header::PLACE + WINDOW_BITS == u64::BITS);
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'table> {
     cell: &'table Cell,
-    /// The bits that say which grain of the window it is.
+    /// The bits that say which grain of the cell's it is: the last ones of its number, which no other grain of a window has.
     bits: u64,
 }
 
-impl Place<'_> {
+impl<'table> Place<'table> {
+    #[inline(always)]
+    const fn new(cell: &'table Cell, grain: u64) -> Self {
+        Self { cell, bits: grain << Header::PLACE }
+    }
+
     /// What it says.
     #[inline]
     #[must_use]
     pub fn read(self) -> Header {
         let word = self.cell.header.load(Ordering::Acquire);
         if (word ^ self.bits) >> Header::PLACE == 0 { Header(word) } else { Header::ABSENT }
+    }
+
+    /// What it says, if that is a live block with the stream of `like`, whose free need not go the slow way. pre: `like` is one,
+    /// of length and framework 0.
+    #[inline(always)]
+    #[must_use]
+    pub fn read_like(self, like: Header) -> Option<Header> {
+        let word = self.cell.header.load(Ordering::Acquire);
+        ((word ^ like.0 ^ self.bits) & !Header::OWN == 0).then_some(Header(word))
+    }
+
+    /// Says that a front has the block. pre: `header` was read here, and is a live block's.
+    #[inline(always)]
+    pub fn write_cached(self, header: Header) {
+        self.cell
+            .header
+            .store(header.0 ^ ((State::Live as u64 ^ State::Cached as u64) << Header::STATE), Ordering::Release);
+    }
+
+    /// Whether somebody has a block that starts here.
+    #[inline(always)]
+    fn is_taken(self) -> bool {
+        // Of another grain, or absent.
+        let word = self.cell.header.load(Ordering::Acquire) ^ self.bits;
+        (1..1 << (Header::PLACE - Header::STATE)).contains(&(word >> Header::STATE))
     }
 
     /// Writes it: as [`Table::write`].
@@ -170,10 +114,27 @@ struct Leaf(Box<[Cell]>);
 
 /// The leaf that somebody used last. To him the way to a cell is a sum; through the list of leaves it is two loads more, of
 /// which each waits for the one before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LastLeaf {
     number: u64,
-    leaf: Option<Arc<Leaf>>,
+    leaf: Arc<Leaf>,
+}
+
+impl Default for LastLeaf {
+    /// None.
+    fn default() -> Self {
+        Self { number: u64::MAX, leaf: Arc::new(Leaf(Box::default())) }
+    }
+}
+
+impl LastLeaf {
+    #[inline(always)]
+    fn place(&self, grain: u64) -> Option<Place<'_>> {
+        if self.number != grain / LEAF {
+            return None;
+        }
+        self.leaf.0.get((grain % LEAF) as usize).map(|cell| Place::new(cell, grain))
+    }
 }
 
 /// Cells for a whole arena.
@@ -182,8 +143,9 @@ pub struct Table {
     /// Of the zone of small blocks; `small` is its length in grains.
     leaves: Box<[OnceLock<Arc<Leaf>>]>,
     small: u64,
-    /// Of the same zone.
+    /// Of the same zone; for blocks of more than `short` grains.
     middling: Windows,
+    short: u64,
     /// Of the rest.
     large: Windows,
 }
@@ -207,15 +169,13 @@ impl Windows {
     /// pre: the grain is none before this zone.
     #[inline(always)]
     fn place(&self, grain: u64) -> Option<Place<'_>> {
-        let beyond = grain - self.from;
-        let cell = self.cells.get((beyond >> self.bits) as usize)?;
-        Some(Place { cell, bits: (beyond & ((1 << self.bits) - 1)) << Header::PLACE })
+        self.cells.get(((grain - self.from) >> self.bits) as usize).map(|cell| Place::new(cell, grain))
     }
 
     /// The cell of a grain where a block starts that somebody has. pre: as for [`Windows::place`].
     #[inline(always)]
     fn taken(&self, grain: u64) -> Option<Place<'_>> {
-        self.place(grain).filter(|place| place.read().state() != State::Absent)
+        self.place(grain).filter(|place| place.is_taken())
     }
 
     fn start(&self, grain: u64) -> u64 {
@@ -230,10 +190,12 @@ impl Table {
         let (grains, small) = (options.pages * options.page_grains, options.small_pages * options.page_grains);
         // Every block of the other zone is longer than `small_grains`.
         let bits = options.small_grains.checked_ilog2().unwrap_or(0).min(WINDOW_BITS);
+        let middling = Windows::new(0, small, bits.saturating_sub(SHORTER_BITS));
         Self {
             leaves: (0..small.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(),
             small,
-            middling: Windows::new(0, small, bits.saturating_sub(SHORTER_BITS)),
+            short: 1 << middling.bits,
+            middling,
             large: Windows::new(small, grains, bits),
         }
     }
@@ -251,55 +213,51 @@ impl Table {
     #[inline(always)]
     fn place_of_small(&self, grain: u64) -> Option<Place<'_>> {
         let leaf = self.leaves.get((grain / LEAF) as usize)?.get()?;
-        leaf.0.get((grain % LEAF) as usize).map(|cell| Place { cell, bits: 0 })
+        leaf.0.get((grain % LEAF) as usize).map(|cell| Place::new(cell, grain))
     }
 
-    /// The same for somebody who mostly asks for cells of one leaf. pre: `last` was used with this table alone.
+    /// The same if it is near: `None` also where it is in another leaf than `last`, or nowhere. pre: `last` was used with this
+    /// table alone.
     #[inline(always)]
     #[must_use]
-    pub fn place_near<'a>(&'a self, grain: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
+    pub fn place_near<'a>(&'a self, grain: u64, last: &'a LastLeaf) -> Option<Place<'a>> {
         if grain >= self.small {
             return self.large.place(grain);
         }
-        self.middling.taken(grain).or_else(|| self.place_of_small_near(grain, last))
+        self.middling.taken(grain).or_else(|| last.place(grain))
     }
 
     /// The same for a block of known length.
     #[inline(always)]
     #[must_use]
-    pub fn place_near_for<'a>(&'a self, grain: u64, grains: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
+    pub fn place_near_for<'a>(&'a self, grain: u64, grains: u64, last: &'a LastLeaf) -> Option<Place<'a>> {
         match self.windows_for(grain, grains) {
             Some(windows) => windows.place(grain),
-            None => self.place_of_small_near(grain, last),
+            None => last.place(grain),
         }
     }
 
-    /// pre: a grain of the zone of small blocks.
-    #[inline(always)]
-    fn place_of_small_near<'a>(&'a self, grain: u64, last: &'a mut LastLeaf) -> Option<Place<'a>> {
-        if last.number != grain / LEAF || last.leaf.is_none() {
-            self.find_leaf(grain, last);
-        }
-        let cell = last.leaf.as_ref()?.0.get((grain % LEAF) as usize)?;
-        Some(Place { cell, bits: 0 })
-    }
-
-    #[cold]
-    fn find_leaf(&self, grain: u64, last: &mut LastLeaf) {
+    /// Makes the leaf of a grain the one that was used last, if it has one.
+    #[inline]
+    pub fn come_near(&self, grain: u64, last: &mut LastLeaf) {
         let number = grain / LEAF;
-        let leaf = self.leaves.get(number as usize).and_then(OnceLock::get);
-        *last = LastLeaf { number, leaf: leaf.cloned() };
+        if number != last.number
+            && let Some(leaf) = self.leaves.get(number as usize).and_then(OnceLock::get)
+        {
+            *last = LastLeaf { number, leaf: Arc::clone(leaf) };
+        }
     }
 
     /// The windows that a block of `grains` that starts at `grain` has its cell in, if not one for each grain.
     #[inline(always)]
     fn windows_for(&self, grain: u64, grains: u64) -> Option<&Windows> {
-        if grain >= self.small {
-            Some(&self.large)
-        } else if grains > 1 << self.middling.bits {
+        // Every block of the other zone is longer.
+        if grains <= self.short {
+            None
+        } else if grain < self.small {
             Some(&self.middling)
         } else {
-            None
+            Some(&self.large)
         }
     }
 
@@ -319,7 +277,7 @@ impl Table {
         let cells = (self.small - index * LEAF).min(LEAF) as usize;
         let fresh = || Arc::new(Leaf(bytemuck::allocation::zeroed_slice_box(cells)));
         let leaf = self.leaves[index as usize].get_or_init(fresh);
-        Place { cell: &leaf.0[(grain % LEAF) as usize], bits: 0 }
+        Place::new(&leaf.0[(grain % LEAF) as usize], grain)
     }
 
     /// What `grain` says; [`Header::ABSENT`] outside the arena.
@@ -389,16 +347,6 @@ impl Table {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_header_keeps_what_was_put_in() {
-        let header = Header::live((1 << LEN_BITS) - 1, u16::MAX, 7, true);
-        assert_eq!((header.grains(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
-        assert_eq!((header.state(), header.is_special()), (State::Live, true));
-        let cached = Header::live(3, 9, 1, false).cached();
-        assert_eq!((cached.grains(), cached.stream(), cached.tag(), cached.state()), (3, 9, 1, State::Cached));
-        assert!(!cached.is_special() && cached.special().is_special());
-    }
-
     /// 128 grains of small blocks of up to 9, the longer of them in windows of 2, and as many of longer ones: windows of 8.
     fn table() -> Table {
         Table::new(&ArenaOptions {
@@ -428,7 +376,8 @@ mod tests {
             assert_eq!(table.block(window), start as BlockId);
             assert!(table.swap(start, table.read(start), table.read(start).cached()));
             assert_eq!(table.read(start).state(), State::Cached);
-            table.write(start, Header::ABSENT);
+            table.clear(start);
+            assert_eq!(table.read(start).state(), State::Absent);
         }
         assert_eq!(table.read(256), Header::ABSENT);
         assert_eq!((table.window(127), table.window(5)), (127, 5));

@@ -3,19 +3,19 @@
 //! A thread that takes the lock long enough without anybody else becomes its *holder*: it enters by saying so with a plain
 //! store, and looking whether it still is the holder. Who else wants the lock ends that, makes every processor that runs the
 //! process pass a full barrier (`membarrier`), and waits until the holder is not inside. That costs microseconds, so it takes
-//! a thousand turns to become the holder again. Where the kernel has no such barrier, the holder passes one in each turn.
+//! a thousand turns to become the holder again. Where the kernel has no such barrier, nobody becomes the holder.
 //!
 //! After "Quickly Reacquirable Locks" (Dice, Moir, Scherer, 2003), with the barrier in place of stopping the holder.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-use super::hit::this_thread;
+use super::doors::this_thread;
 use crate::driver::process;
 
 /// Turns of one thread, with nobody else's between, after which it becomes the holder.
@@ -39,19 +39,13 @@ impl RelaxStrategy for Briefly {
     }
 }
 
-/// Who may enter without the lock.
-struct Holder {
-    /// The thread, by its number.
-    thread: AtomicUsize,
-    /// Whether others can make it pass a barrier; else it does that itself.
-    remote: bool,
-}
-
 /// Who took the lock last, and how often in a row.
 #[derive(Debug)]
 struct Turns {
     last: usize,
     count: u32,
+    /// How many it takes to become the holder.
+    needed: u32,
 }
 
 /// On cache lines of its own.
@@ -60,8 +54,8 @@ struct Apart<T>(T);
 
 /// A value that one thread at a time may use. Not reentrant.
 pub(super) struct Biased<T> {
-    /// Threads that share the value only read this line.
-    holder: Apart<Holder>,
+    /// Who may enter without the lock. Threads that share the value only read this line.
+    holder: Apart<AtomicUsize>,
     /// It is inside.
     inside: AtomicBool,
     /// Whoever is not the holder takes this; only who has it changes `holder`.
@@ -74,10 +68,12 @@ unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
     pub fn new(value: T) -> Self {
+        // The count ends at TURNS.
+        let needed = if process::can_pass_barrier_everywhere() { TURNS } else { TURNS + 1 };
         Self {
-            holder: Apart(Holder { thread: AtomicUsize::new(NOBODY), remote: process::can_pass_barrier_everywhere() }),
+            holder: Apart(AtomicUsize::new(NOBODY)),
             inside: AtomicBool::new(false),
-            lock: SpinMutex::new(Turns { last: NOBODY, count: 0 }),
+            lock: SpinMutex::new(Turns { last: NOBODY, count: 0, needed }),
             value: UnsafeCell::new(value),
         }
     }
@@ -97,18 +93,14 @@ impl<T> Biased<T> {
     /// Goes in as the holder, if the thread is that.
     #[inline(always)]
     fn enter(&self, thread: usize) -> bool {
-        if self.holder.0.thread.load(Ordering::Relaxed) != thread {
+        if self.holder.0.load(Ordering::Relaxed) != thread {
             return false;
         }
         self.inside.store(true, Ordering::Relaxed);
         // Who ends the holding stores first, passes the barrier on this processor too, and looks then: if this load does not
         // see that store, the barrier comes behind the store above, and he sees that one.
-        if self.holder.0.remote {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
-        if self.holder.0.thread.load(Ordering::Relaxed) == thread {
+        compiler_fence(Ordering::SeqCst);
+        if self.holder.0.load(Ordering::Relaxed) == thread {
             return true;
         }
         self.inside.store(false, Ordering::Release);
@@ -124,25 +116,21 @@ impl<T> Biased<T> {
     #[inline(never)]
     fn take(&self, thread: usize) -> Guard<'_, T> {
         let mut taken = self.lock.lock();
-        if self.holder.0.thread.load(Ordering::Relaxed) != NOBODY {
-            self.holder.0.thread.store(NOBODY, Ordering::Relaxed);
-            if self.holder.0.remote {
-                process::pass_barrier_everywhere();
-            } else {
-                fence(Ordering::SeqCst);
-            }
+        if self.holder.0.load(Ordering::Relaxed) != NOBODY {
+            self.holder.0.store(NOBODY, Ordering::Relaxed);
+            process::pass_barrier_everywhere();
             while self.inside.load(Ordering::Acquire) {
                 Briefly::relax();
             }
         }
         if taken.last != thread {
-            *taken = Turns { last: thread, count: 0 };
+            (taken.last, taken.count) = (thread, 0);
         }
-        taken.count += 1;
-        if taken.count == TURNS {
+        taken.count = (taken.count + 1).min(TURNS);
+        if taken.count == taken.needed {
             taken.count = 0;
             // From its next turn on. This one still has the lock, and until it ends nobody else is in.
-            self.holder.0.thread.store(thread, Ordering::Relaxed);
+            self.holder.0.store(thread, Ordering::Relaxed);
         }
         Guard { home: self, taken: Some(taken) }
     }
@@ -150,7 +138,7 @@ impl<T> Biased<T> {
 
 impl<T> fmt::Debug for Biased<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Biased").field("holder", &self.holder.0.thread).finish_non_exhaustive()
+        f.debug_struct("Biased").field("holder", &self.holder.0).finish_non_exhaustive()
     }
 }
 
@@ -197,8 +185,8 @@ mod tests {
 
     /// One as made, and one of a kernel without the barrier.
     fn pairs() -> [Pair; 2] {
-        let mut without = Pair::new((0, 0));
-        without.holder.0.remote = false;
+        let without = Pair::new((0, 0));
+        without.lock.lock().needed = TURNS + 1;
         [Pair::new((0, 0)), without]
     }
 
@@ -212,19 +200,19 @@ mod tests {
 
     #[test]
     fn one_thread_becomes_the_holder_and_another_ends_that() {
-        let held = |pair: &Pair| pair.holder.0.thread.load(Ordering::Relaxed) == this_thread();
-        for pair in pairs() {
-            (0..TURNS).for_each(|_| turn(&pair));
-            assert!(held(&pair));
-            turn(&pair);
-            std::thread::scope(|scope| {
-                scope.spawn(|| turn(&pair));
-            });
-            assert_eq!(pair.holder.0.thread.load(Ordering::Relaxed), NOBODY);
-            turn(&pair);
-            assert!(!held(&pair), "not at once");
-            assert_eq!(*pair.lock(), (u64::from(TURNS) + 3, u64::from(TURNS) + 3));
-        }
+        let held = |pair: &Pair| pair.holder.0.load(Ordering::Relaxed) == this_thread();
+        let [pair, without] = pairs();
+        (0..TURNS).for_each(|_| turn(&pair));
+        (0..2 * TURNS).for_each(|_| turn(&without));
+        assert!(held(&pair) && !held(&without));
+        turn(&pair);
+        std::thread::scope(|scope| {
+            scope.spawn(|| turn(&pair));
+        });
+        assert_eq!(pair.holder.0.load(Ordering::Relaxed), NOBODY);
+        turn(&pair);
+        assert!(!held(&pair), "not at once");
+        assert_eq!(*pair.lock(), (u64::from(TURNS) + 3, u64::from(TURNS) + 3));
     }
 
     #[test]

@@ -179,12 +179,7 @@ impl DevicePool {
         if !stream.is_durable() {
             self.hold_back_heir(stream)?;
         }
-        let cached = {
-            let mut hot = stream.hot.lock();
-            let found = hot.pop(grains);
-            hot.counts.hits += u64::from(found.is_some());
-            found
-        };
+        let cached = stream.hot.lock().pop(grains);
         let start = match cached {
             Some(start) => start,
             None => {
@@ -197,7 +192,7 @@ impl DevicePool {
             }
         };
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
-        self.book(stream, grains, tag);
+        self.book(stream, grains, tag, cached.is_some());
         Ok(self.address(start))
     }
 
@@ -206,12 +201,13 @@ impl DevicePool {
         if captured {
             return Err(refuse_capture(stream));
         }
-        let start = match self.pop_passed(stream, grains) {
+        let cached = self.pop_passed(stream, grains);
+        let start = match cached {
             Some(start) => start,
             None => self.room_for(Asker { stream, owner: IDLE, private: true }, grains)?,
         };
         self.table.write(start, Header::live(grains, stream.slot, tag, false));
-        self.book(stream, grains, tag);
+        self.book(stream, grains, tag, cached.is_some());
         Ok(self.address(start))
     }
 
@@ -220,13 +216,16 @@ impl DevicePool {
     fn pop_passed(&self, stream: &Stream, grains: u64) -> Option<u64> {
         let fence = stream.fence.as_ref().filter(|_| !stream.is_durable())?;
         let mut hot = stream.hot.lock();
-        let found = if hot.bare.is_none() && fence.passed() { hot.front.pop(grains) } else { None };
-        hot.counts.hits += u64::from(found.is_some());
-        found
+        if hot.bare.is_none() && fence.passed() { hot.front.pop(grains) } else { None }
     }
 
-    pub(super) fn book(&self, stream: &Stream, grains: u64, tag: u8) {
-        let peak = stream.charge(&mut stream.hot.lock(), grains, tag);
+    /// Books a block as live. `hit`: the front had it.
+    pub(super) fn book(&self, stream: &Stream, grains: u64, tag: u8, hit: bool) {
+        let peak = {
+            let mut hot = stream.hot.lock();
+            hot.counts.missed += u64::from(!hit);
+            stream.charge(&mut hot, grains, tag)
+        };
         if peak {
             self.look_at_peak();
         }

@@ -5,17 +5,17 @@
 //! that the front lacks and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether
 //! a registered stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::account::unasked;
 use super::device::DevicePool;
+use super::doors;
 use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::Capture;
-use crate::driver::process::is_forked;
 use crate::pool::{Cached, Header, Place, State};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -31,81 +31,35 @@ pub(super) struct Recent {
 /// How many of them a thread remembers.
 const MOST: usize = 4;
 
-/// What a hit needs of a [`Recent`], without counting references. Pool ids begin at 1: a zeroed one fits nothing.
-pub(super) struct Shortcut {
-    pool: Cell<u64>,
-    handle: Cell<StreamHandle>,
-    device: Cell<i32>,
-    home: Cell<*const DevicePool>,
-    stream: Cell<*const Stream>,
-}
+/// Owns what this thread's doors lead to.
+struct Recents(RefCell<Vec<Recent>>);
 
-impl Shortcut {
-    const fn new() -> Self {
-        Self {
-            pool: Cell::new(0),
-            handle: Cell::new(StreamHandle::LEGACY),
-            device: Cell::new(0),
-            home: Cell::new(std::ptr::null()),
-            stream: Cell::new(std::ptr::null()),
+impl Recents {
+    /// Calls `edit` with the list while no door is open. Not possible inside of a callback of this list's own drop.
+    fn change(&self, edit: impl FnOnce(&mut Vec<Recent>)) {
+        let Ok(mut recent) = self.0.try_borrow_mut() else { return };
+        recent.iter().for_each(|recent| doors::shut(recent.handle));
+        edit(&mut recent);
+        for Recent { pool, device, handle, home, stream } in recent.iter() {
+            // SAFETY: the list keeps both alive, and shuts their doors before it changes, or ends with this thread.
+            unsafe { doors::open(*pool, *device, *handle, Arc::as_ptr(home), Arc::as_ptr(stream)) };
         }
     }
-
-    fn set(&self, recent: Option<&Recent>) {
-        self.pool.set(recent.map_or(0, |recent| recent.pool));
-        self.handle.set(recent.map_or(StreamHandle::LEGACY, |recent| recent.handle));
-        self.device.set(recent.map_or(0, |recent| recent.device.0 as i32));
-        self.home.set(recent.map_or(std::ptr::null(), |recent| Arc::as_ptr(&recent.home)));
-        self.stream.set(recent.map_or(std::ptr::null(), |recent| Arc::as_ptr(&recent.stream)));
-    }
-
-    /// Whether it is of that pool and stream.
-    #[inline(always)]
-    pub fn names(&self, pool: u64, handle: StreamHandle) -> bool {
-        self.handle.get() == handle && self.pool.get() == pool
-    }
-
-    #[inline(always)]
-    pub fn device(&self) -> i32 {
-        self.device.get()
-    }
-
-    /// Its device and stream. `None` where it is not set.
-    #[inline]
-    pub fn get(&self) -> Option<(&DevicePool, &Stream)> {
-        // SAFETY: they are set only beside the `Arc`s in this thread's `RECENT` that keep both alive, and cleared with
-        // them; what a hit does with them does not reach anything that changes that list.
-        unsafe { Some((self.home.get().as_ref()?, self.stream.get().as_ref()?)) }
-    }
 }
-
-/// Owns what the shortcuts point to.
-struct Recents(RefCell<Vec<Recent>>);
 
 impl Drop for Recents {
     fn drop(&mut self) {
-        SHORTCUTS.with(|shortcuts| shortcuts.iter().for_each(|shortcut| shortcut.set(None)));
+        self.change(Vec::clear);
     }
 }
 
 thread_local! {
     static RECENT: Recents = const { Recents(RefCell::new(Vec::new())) };
-    /// One for each entry of `RECENT`, in its order. Needs no destructor, so reading it is a plain load.
-    static SHORTCUTS: [Shortcut; MOST] = const { [const { Shortcut::new() }; MOST] };
 }
 
-/// Changes this thread's list. Not possible inside a callback of this list's own drop, nor while the
-/// thread ends: then nothing is remembered.
+/// Changes this thread's list. While the thread ends nothing is remembered.
 fn change(edit: impl FnOnce(&mut Vec<Recent>)) {
-    let _ = RECENT.try_with(|Recents(recent)| {
-        let Ok(mut recent) = recent.try_borrow_mut() else { return };
-        edit(&mut recent);
-        SHORTCUTS.with(|shortcuts| {
-            for (index, shortcut) in shortcuts.iter().enumerate() {
-                shortcut.set(recent.get(index));
-            }
-        });
-    });
+    let _ = RECENT.try_with(|recent| recent.change(edit));
 }
 
 /// Remembers a stream for this thread; the oldest makes room.
@@ -145,21 +99,6 @@ pub(super) fn recall<T>(
         .flatten()
 }
 
-/// This thread's shortcuts, which live as long as it does.
-#[inline]
-pub(super) fn shortcuts<'a>() -> &'a [Shortcut; MOST] {
-    let shortcuts = SHORTCUTS.with(std::ptr::from_ref);
-    // SAFETY: the value is a constant at first and needs no destructor, so it is there until the thread is gone; it is
-    // not `Sync`, so the reference does not leave the thread.
-    unsafe { &*shortcuts }
-}
-
-/// A number that no other living thread has.
-#[inline]
-pub(super) fn this_thread() -> usize {
-    shortcuts().as_ptr().addr()
-}
-
 /// What is known to come after the uses of a block that is freed on a stream that was not registered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cover {
@@ -177,36 +116,31 @@ pub(super) struct Near<'a> {
 }
 
 impl Pool {
-    /// What a device and a handle name, if this thread used them lately, nothing is captured into a private pool, and this
-    /// is no forked child. `known` tells whether a stream that was not registered is the one that its handle names.
-    #[inline(always)]
+    /// What a device and a handle name, if this thread used them lately and nothing is captured into a private pool.
+    /// `known` tells whether a stream that was not registered is the one that its handle names.
+    #[inline]
     pub(super) fn near(
         &self,
         device: i32,
         handle: StreamHandle,
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
-        let (handle, id) = (handle.canonical(), self.id());
-        let fits = |shortcut: &&Shortcut| shortcut.names(id, handle) && shortcut.device() == device;
-        let (home, stream) = shortcuts().iter().find(fits)?.get()?;
-        let plain = home.routing.load(Ordering::Acquire) == 0 && !is_forked();
-        (plain && (stream.is_durable() || known(home, stream))).then_some(Near { home, stream })
+        let (home, stream) = doors::find(self.id(), handle.canonical(), |home| home.device().0 as i32 == device)?;
+        let near = Near { home, stream }.unless_routed()?;
+        (stream.is_durable() || known(home, stream)).then_some(near)
     }
 
     /// The same for a block that comes back.
-    #[inline(always)]
+    #[inline]
     pub(super) fn near_block(
         &self,
         at: Address,
         handle: StreamHandle,
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
-        let (handle, id) = (handle.canonical(), self.id());
-        let named = |shortcut: &&Shortcut| shortcut.names(id, handle);
-        let mut found = shortcuts().iter().filter(named).filter_map(Shortcut::get);
-        let (home, stream) = found.find(|(home, _)| home.spans(at))?;
-        let plain = at.0.is_multiple_of(GRAIN) && !is_forked();
-        (plain && (stream.is_durable() || known(home, stream))).then_some(Near { home, stream })
+        let (home, stream) = doors::find(self.id(), handle.canonical(), |home| home.spans(at))?;
+        let sound = at.0.is_multiple_of(GRAIN) && (stream.is_durable() || known(home, stream));
+        sound.then_some(Near { home, stream })
     }
 
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
@@ -226,22 +160,31 @@ impl Pool {
 }
 
 impl Near<'_> {
+    /// Itself, if nothing is captured into a private pool.
+    #[inline(always)]
+    pub fn unless_routed(self) -> Option<Self> {
+        (self.home.routing.load(Ordering::Acquire) == 0).then_some(self)
+    }
+
     /// What [`Pool::malloc_hit`] does, without looking for the stream.
     #[inline]
     pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
         let Self { home, stream } = self;
         let grains = bytes.div_ceil(GRAIN);
-        let mut hot = stream.hot.lock();
+        let mut held = stream.hot.lock();
+        let hot = &mut *held;
         let start = match hot.pop(grains) {
-            Some(start) => {
-                hot.counts.hits += 1;
+            Some(start) => start,
+            None => {
+                let start = home.take_now(stream, grains)?;
+                hot.counts.missed += 1;
                 start
             }
-            None => home.take_now(stream, grains)?,
         };
         home.table.give_out(start, Header::live(grains, stream.slot, tag, false), unasked(bytes));
-        let peak = stream.charge(&mut hot, grains, tag);
-        drop(hot);
+        home.table.come_near(start, &mut hot.last_leaf);
+        let peak = stream.charge(hot, grains, tag);
+        drop(held);
         if peak {
             home.look_at_peak();
         }

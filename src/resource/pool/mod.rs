@@ -15,6 +15,7 @@ mod bare;
 mod biased;
 mod captured;
 mod device;
+mod doors;
 mod export;
 mod fence;
 mod hit;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::device::DevicePool;
+use super::doors;
 use super::hit::{self, Recent};
 use super::options::{Location, Options};
 use super::pressure::{Pressure, Source, announce};
@@ -62,6 +63,7 @@ impl Pool {
             return Err(Error::Forked);
         }
         driver::process::watch_fork();
+        doors::watch_fork();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let devices = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
         let source = Source { memory: driver.memory(), host: options.location != Location::Device };

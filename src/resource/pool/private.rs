@@ -155,7 +155,7 @@ impl DevicePool {
         let start = self.room_for(Asker { stream, owner, private: true }, grains)?;
         self.inner.lock().private_blocks.insert(start, id);
         self.table.write(start, Header::live(grains, stream.slot, tag, true));
-        self.book(stream, grains, tag);
+        self.book(stream, grains, tag, false);
         Ok(self.address(start))
     }
 

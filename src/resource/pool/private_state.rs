@@ -79,7 +79,7 @@ impl DevicePool {
         inner.private_blocks.insert(start, id);
         self.table.write(start, Header::live(grains, stream.slot, tag, true));
         drop(inner);
-        self.book(stream, grains, tag);
+        self.book(stream, grains, tag, false);
         self.asked(bytes, at);
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Stream {
             live_peak: counts.live_peak,
             allocations: counts.allocations,
             frees: counts.frees,
-            hits: counts.hits,
+            hits: counts.hits(),
         }
     }
 }
@@ -119,7 +119,7 @@ impl DevicePool {
             stats.streams += 1;
             stats.allocations += counts.allocations;
             stats.frees += counts.frees;
-            stats.hits += counts.hits;
+            stats.hits += counts.hits();
             for (sum, bytes) in stats.live_by_framework.iter_mut().zip(counts.live_by_tag) {
                 *sum += bytes;
             }

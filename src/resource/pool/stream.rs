@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::bare::Bare;
 use super::biased::Biased;
 use super::fence::Fence;
-use crate::pool::{Cached, Front, LastLeaf, Owner};
+use crate::pool::{Cached, Front, Header, LastLeaf, Owner};
 use crate::units::{GRAIN, StreamHandle};
 
 /// How many frameworks are told apart.
@@ -21,12 +21,18 @@ const FRONT_GRAINS: u64 = (64 << 20) / GRAIN;
 pub(super) struct Stream {
     /// Its place in the device's list; block headers name it by this.
     pub slot: u16,
+    /// Of a block that is live here, but for its length and framework.
+    pub header: Header,
     pub handle: StreamHandle,
     /// What no other stream ever has, where the driver can tell.
     pub identity: u64,
     /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
     /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
-    pub durable: AtomicBool,
+    durable: AtomicBool,
+    /// Durable, and of a device whose blocks lie as far from each other as in its arena: for the quick way (`quick.rs`).
+    quick: AtomicBool,
+    /// Of such a device.
+    movable: bool,
     /// In whose order its free blocks are.
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
@@ -55,17 +61,34 @@ pub(super) struct Counts {
     pub live_peak: u64,
     pub allocations: u64,
     pub frees: u64,
-    pub hits: u64,
+    /// Allocations that the front did not serve.
+    pub missed: u64,
     pub live_by_tag: [u64; TAGS],
 }
 
+impl Counts {
+    /// Allocations that the front served.
+    pub fn hits(&self) -> u64 {
+        self.allocations - self.missed
+    }
+}
+
 impl Stream {
-    pub fn new(slot: u16, handle: StreamHandle, identity: u64, owner: Owner, fence: Option<Arc<Fence>>) -> Arc<Self> {
+    /// `movable`: of a device whose chunks can be moved.
+    pub fn new(
+        (slot, handle, identity): (u16, StreamHandle, u64),
+        owner: Owner,
+        fence: Option<Arc<Fence>>,
+        movable: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             slot,
+            header: Header::live(0, slot, 0, false),
             handle,
             identity,
             durable: AtomicBool::new(fence.is_none()),
+            quick: AtomicBool::new(fence.is_none() && movable),
+            movable,
             owner,
             fence,
             hot: Biased::new(Hot {
@@ -83,25 +106,42 @@ impl Stream {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether a block of that length would be more than may go unnoticed.
-    #[inline]
-    pub fn would_peak(&self, grains: u64) -> bool {
-        // Not a sum that can overflow: a size beyond all reason comes here unchecked, outside of any guard.
-        self.live.load(Ordering::Relaxed).saturating_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
+    #[inline(always)]
+    pub fn is_quick(&self) -> bool {
+        self.quick.load(Ordering::Acquire)
+    }
+
+    /// Says whether the handle is known to live from now on.
+    pub fn set_durable(&self, durable: bool) {
+        self.durable.store(durable, Ordering::Release);
+        self.quick.store(durable && self.movable, Ordering::Release);
+    }
+
+    /// How many bytes would be live with a block of that length, if not more than may go unnoticed.
+    #[inline(always)]
+    pub fn with(&self, grains: u64) -> Option<u64> {
+        // A size beyond all reason comes here unchecked, outside of any guard; no front has such a block.
+        let live = self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN);
+        (live <= self.mark.load(Ordering::Relaxed)).then_some(live)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.
     #[inline]
     pub fn charge(&self, hot: &mut Hot, grains: u64, tag: u8) -> bool {
-        let bytes = grains * GRAIN;
-        let live = self.live.load(Ordering::Relaxed) + bytes;
+        let live = self.live.load(Ordering::Relaxed) + grains * GRAIN;
+        self.book(hot, live, grains, tag);
+        live > self.mark.load(Ordering::Relaxed)
+    }
+
+    /// The same, where it was looked at before: `live` bytes are with the block.
+    #[inline(always)]
+    pub fn book(&self, hot: &mut Hot, live: u64, grains: u64, tag: u8) {
         self.live.store(live, Ordering::Relaxed);
         hot.counts.allocations += 1;
-        hot.counts.live_by_tag[tag as usize % TAGS] += bytes;
+        hot.counts.live_by_tag[tag as usize % TAGS] += grains * GRAIN;
         if live > hot.counts.live_peak {
             hot.counts.live_peak = live;
         }
-        live > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as freed.

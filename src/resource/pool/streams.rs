@@ -82,7 +82,7 @@ impl DevicePool {
             ))
         })?;
         let owner = inner.arena.owner_add(false);
-        let stream = Stream::new(number, handle, identity, owner, fence);
+        let stream = Stream::new((number, handle, identity), owner, fence, self.segments.is_none());
         if slot == streams.slots.len() {
             streams.slots.push(None);
         }
@@ -128,7 +128,7 @@ impl DevicePool {
         }
         let stream = self.stream(handle)?;
         self.hold_back_heir(&stream)?;
-        stream.durable.store(true, Ordering::Release);
+        stream.set_durable(true);
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl DevicePool {
         if let Some(fence) = &stream.fence {
             self.raise_fence(&stream, fence)?;
         }
-        stream.durable.store(false, Ordering::Release);
+        stream.set_durable(false);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl DevicePool {
             let counts = stream.hot.lock().counts;
             inner.figures.past_allocations += counts.allocations;
             inner.figures.past_frees += counts.frees;
-            inner.figures.past_hits += counts.hits;
+            inner.figures.past_hits += counts.hits();
             inner.arena.owner_remove(stream.owner);
             inner.forget_order(stream.slot);
             streams.slots[slot] = None;
