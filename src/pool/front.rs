@@ -1,8 +1,8 @@
 //! A stream's front cache: the blocks it freed last, ready for its next request of the same length.
 //!
 //! To the arena these blocks are still given out: they neither join their neighbours nor serve other
-//! lengths. So the cache is bounded, most tightly where blocks are long, and emptied before the pool
-//! takes more memory.
+//! lengths. So each bin keeps few of them, most tightly where blocks are long, in all of them 160 MiB at most but for the
+//! longest two; and the cache is emptied before the pool takes more memory.
 
 use super::size_class::{BINNED, EXACT, STEPPED_BINS, stepped_bin};
 
@@ -108,37 +108,25 @@ pub struct Front {
     stepped: Box<[Few; STEPPED_BINS]>,
     /// Longer than any bin: only the last of them, since they would split the arena's free memory.
     long: Few,
-    /// Grains held in the bins of several lengths.
-    binned: u64,
-    /// Most of them.
-    limit: u64,
-    /// A bin of one length may hold something.
+    /// A bin may hold something.
     filled: bool,
 }
 
 /// Blocks over 1 MiB that a front keeps.
 const LONG: u32 = 2;
 
-/// What a block counts of those in the bins of several lengths. pre: longer than an exact bin's.
-#[inline(always)]
-const fn binned(grains: u64) -> u64 {
-    if grains > BINNED { 0 } else { grains }
-}
-
-impl Front {
-    /// Its bins of several lengths hold at most `limit` grains.
-    #[must_use]
-    pub fn new(limit: u64) -> Self {
+impl Default for Front {
+    fn default() -> Self {
         Self {
             exact: Box::new([Exact::default(); EXACT as usize]),
             stepped: Box::new([Few::default(); STEPPED_BINS]),
             long: Few::default(),
-            binned: 0,
-            limit,
             filled: false,
         }
     }
+}
 
+impl Front {
     /// The last block that was put in, if it is of that length and the first that its bin would give out.
     #[inline(always)]
     pub fn pop_newest(&mut self, grains: u64) -> Option<u64> {
@@ -149,18 +137,17 @@ impl Front {
             bin.count = last;
             return Some(start);
         }
-        let start = self.few_mut(grains)?.pop_newest(grains)?;
-        self.binned -= binned(grains);
-        Some(start)
+        self.few(grains)?.0.pop_newest(grains)
     }
 
-    /// Where blocks longer than any exact bin's are.
+    /// Where blocks longer than any exact bin's are, and how many of them may be there.
     #[inline(always)]
-    fn few_mut(&mut self, grains: u64) -> Option<&mut Few> {
+    fn few(&mut self, grains: u64) -> Option<(&mut Few, u32)> {
         if grains > BINNED {
-            return Some(&mut self.long);
+            return Some((&mut self.long, LONG));
         }
-        if grains == 0 { None } else { self.stepped.get_mut(stepped_bin(grains)?) }
+        // 0 falls into the first bin, which has no such block.
+        Some((self.stepped.get_mut(stepped_bin(grains)?)?, FEW as u32))
     }
 
     /// The block of exactly this length that was put in last.
@@ -169,9 +156,7 @@ impl Front {
         if newest.is_some() || grains <= EXACT {
             return newest;
         }
-        let start = self.few_mut(grains)?.pop(grains)?;
-        self.binned -= binned(grains);
-        Some(start)
+        self.few(grains)?.0.pop(grains)
     }
 
     /// Keeps a block. What the cache does not keep comes back, for the arena: this block or an older one.
@@ -194,37 +179,26 @@ impl Front {
             self.filled = true;
             return true;
         }
-        let more = self.binned + binned(grains);
-        let bound = if grains > BINNED { LONG } else { FEW as u32 };
-        if more > self.limit {
-            return false;
-        }
-        let kept = self.few_mut(grains).is_some_and(|few| few.push_if_room(block, bound));
-        if kept {
-            self.binned = more;
-        }
+        let kept = self.few(grains).is_some_and(|(few, bound)| few.push_if_room(block, bound));
+        self.filled |= kept;
         kept
     }
 
     #[inline(never)]
     fn push_longer(&mut self, block: Cached) -> Option<Cached> {
-        let grains = block.grains;
-        let more = self.binned + binned(grains);
-        let bound = if grains > BINNED { LONG } else { FEW as u32 };
-        let few = if more > self.limit { None } else { self.few_mut(grains) };
-        let Some(few) = few else { return Some(block) };
-        let left = few.push(block, bound);
-        // What came back may be the longer of the two: one bin holds a range of lengths.
-        self.binned = more - left.map_or(0, |left| binned(left.grains));
-        left
+        self.filled = true;
+        match self.few(block.grains) {
+            Some((few, bound)) => few.push(block, bound),
+            None => Some(block),
+        }
     }
 
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {
-        let few = |few: &Few| few.blocks().map(|block| block.grains).sum::<u64>();
         let exact = self.exact.iter().zip(1..).map(|(bin, grains)| bin.count * grains).sum::<u64>();
-        few(&self.long) + self.binned + exact
+        let few = self.stepped.iter().chain([&self.long]).flat_map(Few::blocks);
+        exact + few.map(|block| block.grains).sum::<u64>()
     }
 
     /// Blocks held. Adds up.
@@ -236,19 +210,16 @@ impl Front {
 
     /// Empties the cache into `take`.
     pub fn drain(&mut self, mut take: impl FnMut(Cached)) {
-        let empty = |few: &mut Few, take: &mut dyn FnMut(Cached)| {
-            few.blocks().for_each(&mut *take);
-            few.count = 0;
-        };
-        empty(&mut self.long, &mut take);
-        if std::mem::take(&mut self.filled) {
-            for (bin, grains) in self.exact.iter_mut().zip(1..) {
-                bin.starts[..bin.count as usize].iter().for_each(|&start| take(Cached { start, grains }));
-                bin.count = 0;
-            }
+        if !std::mem::take(&mut self.filled) {
+            return;
         }
-        if std::mem::take(&mut self.binned) > 0 {
-            self.stepped.iter_mut().for_each(|bin| empty(bin, &mut take));
+        for (bin, grains) in self.exact.iter_mut().zip(1..) {
+            bin.starts[..bin.count as usize].iter().for_each(|&start| take(Cached { start, grains }));
+            bin.count = 0;
+        }
+        for few in self.stepped.iter_mut().chain([&mut self.long]) {
+            few.blocks().for_each(&mut take);
+            few.count = 0;
         }
     }
 }
@@ -259,7 +230,7 @@ mod tests {
 
     #[test]
     fn gives_back_the_last_of_the_same_length_only() {
-        let mut front = Front::new(1 << 30);
+        let mut front = Front::default();
         for grains in [1, 128, 129, BINNED, BINNED + 7] {
             assert_eq!(front.push(Cached { start: grains * 10, grains }), None);
             assert_eq!(front.push(Cached { start: grains * 10 + 1, grains }), None);
@@ -268,14 +239,14 @@ mod tests {
         }
         let mut left = Vec::new();
         front.drain(|block| left.push(block.grains));
-        assert_eq!((left.as_slice(), front.binned), (&[BINNED + 7, 1, 128, 129, BINNED][..], 0));
+        assert_eq!((left.as_slice(), front.grains()), (&[1, 128, 129, BINNED, BINNED + 7][..], 0));
         assert_eq!(front.pop(1), None);
         assert_eq!(front.pop(0), None);
     }
 
     #[test]
     fn a_short_block_may_push_a_longer_one_out() {
-        let mut front = Front::new(1 << 30);
+        let mut front = Front::default();
         let grains = (EXACT + 2..BINNED).find(|&grains| stepped_bin(grains) == stepped_bin(grains + 1));
         let grains = grains.expect("a bin that holds two lengths");
         for start in 0..4 {
@@ -287,12 +258,7 @@ mod tests {
 
     #[test]
     fn keeps_within_its_bounds() {
-        let mut front = Front::new(200);
-        assert_eq!(front.push(Cached { start: 0, grains: 200 }), None);
-        assert_eq!(front.push(Cached { start: 200, grains: 129 }), Some(Cached { start: 200, grains: 129 }));
-        assert_eq!(front.push(Cached { start: 200, grains: 1 }), None);
-        assert_eq!((front.grains(), front.blocks()), (201, 2));
-        let mut front = Front::new(1 << 30);
+        let mut front = Front::default();
         let kept = (0..100).filter(|&start| front.push(Cached { start, grains: 1 }).is_none()).count();
         assert_eq!(kept, SOME);
         let long = |start| Cached { start, grains: 5000 + start };
@@ -303,6 +269,6 @@ mod tests {
             let old = front.push(Cached { start, grains: 200 });
             assert_eq!(old.map(|block| block.start), u64::checked_sub(start, 4));
         }
-        assert_eq!((front.binned, front.grains()), (4 * 200, 4 * 200 + 15 + 5003));
+        assert_eq!((front.blocks(), front.grains()), (15 + 4 + 1, 15 + 4 * 200 + 5003));
     }
 }

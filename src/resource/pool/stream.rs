@@ -12,9 +12,6 @@ use crate::units::{GRAIN, StreamHandle};
 /// How many frameworks are told apart.
 pub const TAGS: usize = 8;
 
-/// Grains that the bins of one front cache hold at most: 64 MiB.
-const FRONT_GRAINS: u64 = (64 << 20) / GRAIN;
-
 /// One stream of one device. On cache lines of its own: other threads' streams are none of its business.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -92,7 +89,7 @@ impl Stream {
             owner,
             fence,
             hot: Biased::new(Hot {
-                front: Front::new(FRONT_GRAINS),
+                front: Front::default(),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),
                 bare: Bare::default(),
