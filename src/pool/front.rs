@@ -21,8 +21,8 @@ const SOME: usize = 15;
 /// The last blocks of one length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exact {
-    count: u64,
     starts: [u64; SOME],
+    count: u32,
 }
 
 /// Blocks that a bin of several lengths keeps.
@@ -41,14 +41,10 @@ struct Few {
 impl Few {
     /// The block that was put in last, if it is of that length.
     #[inline(always)]
-    fn pop_newest(&mut self, grains: u64) -> Option<u64> {
-        let last = self.count.wrapping_sub(1);
-        let (start, newest) = (self.starts.get(last as usize)?, self.grains.get(last as usize)?);
-        if u64::from(*newest) != grains {
-            return None;
-        }
-        self.count = last;
-        Some(*start)
+    fn newest(&mut self, grains: u64) -> Option<Newest<'_>> {
+        let last = self.count.wrapping_sub(1) as usize;
+        let (start, newest) = (self.starts.get(last)?, self.grains.get(last)?);
+        (u64::from(*newest) == grains).then_some(Newest { start: *start, count: &mut self.count })
     }
 
     fn pop(&mut self, grains: u64) -> Option<u64> {
@@ -101,6 +97,23 @@ impl Few {
     }
 }
 
+/// A block that a cache would give out next for its length.
+#[derive(Debug)]
+pub struct Newest<'front> {
+    /// Offset in grains.
+    pub start: u64,
+    count: &'front mut u32,
+}
+
+impl Newest<'_> {
+    /// Gives it out: its offset.
+    #[inline(always)]
+    pub fn take(self) -> u64 {
+        *self.count -= 1;
+        self.start
+    }
+}
+
 /// One stream's cache. Fixed size: neither call allocates.
 #[derive(Debug)]
 pub struct Front {
@@ -127,17 +140,22 @@ impl Default for Front {
 }
 
 impl Front {
-    /// The last block that was put in, if it is of that length and the first that its bin would give out.
+    /// Blocks of up to so many grains have a bin of their own length.
+    pub const SHORT: u64 = EXACT;
+
+    /// The block that was put in last, of those of a length up to [`Front::SHORT`].
     #[inline(always)]
-    pub fn pop_newest(&mut self, grains: u64) -> Option<u64> {
+    pub fn newest_short(&mut self, grains: u64) -> Option<Newest<'_>> {
         // 0 wraps to a bin that is not there.
-        if let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) {
-            let last = bin.count.wrapping_sub(1);
-            let start = *bin.starts.get(last as usize)?;
-            bin.count = last;
-            return Some(start);
-        }
-        self.few(grains)?.0.pop_newest(grains)
+        let Exact { starts, count } = self.exact.get_mut((grains as usize).wrapping_sub(1))?;
+        let start = *starts.get(count.wrapping_sub(1) as usize)?;
+        Some(Newest { start, count })
+    }
+
+    /// The block that was put in last into the bin of a longer length, if it is of that length.
+    #[inline(always)]
+    pub fn newest_longer(&mut self, grains: u64) -> Option<Newest<'_>> {
+        self.few(grains)?.0.newest(grains)
     }
 
     /// Where blocks longer than any exact bin's are, and how many of them may be there.
@@ -152,9 +170,8 @@ impl Front {
 
     /// The block of exactly this length that was put in last.
     pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        let newest = self.pop_newest(grains);
-        if newest.is_some() || grains <= EXACT {
-            return newest;
+        if grains <= EXACT {
+            return self.newest_short(grains).map(Newest::take);
         }
         self.few(grains)?.0.pop(grains)
     }
@@ -196,7 +213,7 @@ impl Front {
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {
-        let exact = self.exact.iter().zip(1..).map(|(bin, grains)| bin.count * grains).sum::<u64>();
+        let exact = self.exact.iter().zip(1..).map(|(bin, grains)| u64::from(bin.count) * grains).sum::<u64>();
         let few = self.stepped.iter().chain([&self.long]).flat_map(Few::blocks);
         exact + few.map(|block| block.grains).sum::<u64>()
     }
@@ -204,7 +221,7 @@ impl Front {
     /// Blocks held. Adds up.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        let exact: u64 = self.exact.iter().map(|bin| bin.count).sum();
+        let exact: u64 = self.exact.iter().map(|bin| u64::from(bin.count)).sum();
         exact + self.stepped.iter().chain([&self.long]).map(|few| u64::from(few.count)).sum::<u64>()
     }
 

@@ -1,5 +1,7 @@
 //! What the table says of a block: one word.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 const LEN_BITS: u32 = 33;
 const STREAM_BITS: u32 = 16;
 const TAG_BITS: u32 = 3;
@@ -95,6 +97,43 @@ impl Header {
     #[must_use]
     pub const fn is_special(self) -> bool {
         self.0 & Self::SPECIAL != 0
+    }
+}
+
+/// How the headers of a stream's live blocks begin, while one may look for nothing else in them. Any thread.
+#[derive(Debug)]
+pub struct Beginning(AtomicU64);
+
+impl Beginning {
+    /// Says yes to [`State`]s that no block is in.
+    const NO_BLOCK: u64 = 3 << Header::STATE;
+
+    /// That no block's header begins so.
+    #[must_use]
+    pub const fn of_none() -> Self {
+        Self(AtomicU64::new(Self::NO_BLOCK))
+    }
+
+    /// From now on the headers of that stream begin so, or none does.
+    pub fn set(&self, stream: Option<u16>) {
+        let word = stream.map_or(Self::NO_BLOCK, |stream| Header::live(0, stream, 0, false).0);
+        self.0.store(word, Ordering::Release);
+    }
+
+    /// A live block of length and framework 0; one that no block is like, where none begins so.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self) -> Header {
+        Header(self.0.load(Ordering::Acquire))
+    }
+
+    /// The same, where blocks begin so.
+    #[inline(always)]
+    #[must_use]
+    pub fn of_some(&self) -> Option<Header> {
+        let header = self.get();
+        // Of a live block only the lower bit is set.
+        (header.0 & (2 << Header::STATE) == 0).then_some(header)
     }
 }
 

@@ -78,9 +78,9 @@ impl<'table> Place<'table> {
     /// Whether somebody has a block that starts here.
     #[inline(always)]
     fn is_taken(self) -> bool {
-        // Of another grain, or absent.
         let word = self.cell.header.load(Ordering::Acquire) ^ self.bits;
-        (1..1 << (Header::PLACE - Header::STATE)).contains(&(word >> Header::STATE))
+        // 0 is absent, more than these bits another grain's.
+        (word >> Header::STATE).wrapping_sub(1) < (1 << (Header::PLACE - Header::STATE)) - 1
     }
 
     /// Writes it: as [`Table::write`].
@@ -128,8 +128,10 @@ impl Default for LastLeaf {
 }
 
 impl LastLeaf {
+    /// As [`Table::place_near`], for the cell of a block that has one of its own.
     #[inline(always)]
-    fn place(&self, grain: u64) -> Option<Place<'_>> {
+    #[must_use]
+    pub fn place(&self, grain: u64) -> Option<Place<'_>> {
         if self.number != grain / LEAF {
             return None;
         }
@@ -188,14 +190,12 @@ impl Table {
     #[must_use]
     pub fn new(options: &ArenaOptions) -> Self {
         let (grains, small) = (options.pages * options.page_grains, options.small_pages * options.page_grains);
-        // Every block of the other zone is longer than `small_grains`.
-        let bits = options.small_grains.checked_ilog2().unwrap_or(0).min(WINDOW_BITS);
-        let middling = Windows::new(0, small, bits.saturating_sub(SHORTER_BITS));
+        let bits = Self::window_bits(options.small_grains);
         Self {
             leaves: (0..small.div_ceil(LEAF)).map(|_| OnceLock::new()).collect(),
             small,
-            short: 1 << middling.bits,
-            middling,
+            middling: Windows::new(0, small, bits.saturating_sub(SHORTER_BITS)),
+            short: Self::short(options.small_grains),
             large: Windows::new(small, grains, bits),
         }
     }
@@ -227,13 +227,25 @@ impl Table {
         self.middling.taken(grain).or_else(|| last.place(grain))
     }
 
-    /// The same for a block of known length.
+    /// The cell of a block that shares one with its window.
     #[inline(always)]
     #[must_use]
-    pub fn place_near_for<'a>(&'a self, grain: u64, grains: u64, last: &'a LastLeaf) -> Option<Place<'a>> {
-        match self.windows_for(grain, grains) {
-            Some(windows) => windows.place(grain),
-            None => last.place(grain),
+    pub fn place_in_windows(&self, grain: u64) -> Option<Place<'_>> {
+        if grain < self.small { self.middling.place(grain) } else { self.large.place(grain) }
+    }
+
+    /// Blocks of at most so many grains have a cell of their own, where requests of up to `small_grains` are small.
+    #[must_use]
+    pub const fn short(small_grains: u64) -> u64 {
+        1 << Self::window_bits(small_grains).saturating_sub(SHORTER_BITS)
+    }
+
+    /// Every block of the zone of large ones is longer than such a window.
+    const fn window_bits(small_grains: u64) -> u32 {
+        match small_grains.checked_ilog2() {
+            Some(bits) if bits < WINDOW_BITS => bits,
+            Some(_) => WINDOW_BITS,
+            None => 0,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -26,7 +26,7 @@ use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// Requests up to this many bytes live in the zone of small blocks.
-const SMALL: u64 = 256 << 10;
+pub(super) const SMALL: u64 = 256 << 10;
 
 /// The arena is so many times as long as the device's memory: moved chunks leave holes behind, and
 /// addresses cost nothing.
@@ -50,6 +50,9 @@ pub struct DevicePool {
     /// Private pools that take allocations now; 0 on the fast way.
     pub(super) routes: RwLock<Vec<Route>>,
     pub(super) routing: AtomicUsize,
+    /// Whether there are any, as the streams' quick ways know it. Changed under `switching`, as these are.
+    pub(super) routed: AtomicBool,
+    pub(super) switching: Mutex<()>,
     /// Most bytes to hold.
     pub(super) limit: AtomicU64,
     pub(super) peaks: Mutex<Peaks>,
@@ -122,6 +125,8 @@ impl DevicePool {
             streams: RwLock::default(),
             routes: RwLock::default(),
             routing: AtomicUsize::new(0),
+            routed: AtomicBool::new(false),
+            switching: Mutex::default(),
             limit: AtomicU64::new(u64::MAX),
             peaks: Mutex::default(),
             pressure,

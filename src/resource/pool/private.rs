@@ -80,6 +80,7 @@ impl DevicePool {
         }
         self.routes.write().push(Route { id, takes });
         self.routing.fetch_add(1, Ordering::Release);
+        self.open_or_shut();
     }
 
     /// Ends the newest [`DevicePool::private_begin`] of this id.
@@ -90,6 +91,7 @@ impl DevicePool {
             routes.remove(found)
         };
         self.routing.fetch_sub(1, Ordering::Release);
+        self.open_or_shut();
         // The filter belongs to somebody else; dropping it may call him.
         drop(route);
         let mut inner = self.inner.lock();

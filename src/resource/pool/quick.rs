@@ -5,20 +5,22 @@
 //! does, with the same outcome.
 
 use super::account::{Account, unasked};
-use super::device::DevicePool;
-use super::doors::{self, Door, this_thread};
-use super::hit::Near;
+use super::device::SMALL;
+use super::doors::{self, this_thread};
 use super::pool::Pool;
-use crate::pool::{Cached, Header, Place};
+use super::stream::Stream;
+use crate::pool::{Cached, Front, Header, Place, Table};
 use crate::units::{Address, GRAIN, StreamHandle};
+
+const _: () = assert!(Table::short(SMALL / GRAIN) == Front::SHORT, "a hit knows by one look where block and cell are");
 
 impl Pool {
     /// As [`Pool::malloc`], from the front cache; or does nothing.
     #[inline(always)]
     pub fn malloc_quick(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let thread = this_thread();
-        let door = doors::nearest(thread, self.id(), Some(device), handle)?;
-        Near::behind(door).unless_routed()?.malloc_quick(thread, bytes, tag)
+        let (_, stream) = doors::nearest(thread, self.id(), Some(device), handle)?.behind();
+        stream.malloc_quick(thread, bytes, tag)
     }
 
     /// As [`Pool::free`], into the front cache. Returns whether it did that; else nothing happened.
@@ -26,71 +28,68 @@ impl Pool {
     pub fn free_quick(&self, at: Address, handle: StreamHandle) -> bool {
         let thread = this_thread();
         let Some(door) = doors::nearest(thread, self.id(), None, handle) else { return false };
-        Near::behind(door).free_quick(thread, at, |_, _, _| Some(())).is_some()
+        let (_, stream) = door.behind();
+        stream.free_quick(thread, at, |_, _| Some(())).is_some()
     }
 
     /// As [`Pool::free_while`], likewise.
     #[inline(always)]
     pub fn free_while_quick(&self, at: Address, current: StreamHandle, tag: u8) -> Option<Account> {
         let thread = this_thread();
-        let door = doors::nearest(thread, self.id(), None, current)?;
-        Near::behind(door).free_quick(thread, at, Account::of_tag(tag))
+        let (home, stream) = doors::nearest(thread, self.id(), None, current)?.behind();
+        stream.free_quick(thread, at, |place, header| Account::of_tag(tag)(home, place, header))
     }
 }
 
 /// `thread`: the caller's number.
-impl Near<'_> {
+impl Stream {
     #[inline(always)]
-    fn behind(door: &Door) -> Self {
-        let (home, stream) = door.behind();
-        Self { home, stream }
-    }
-
-    #[inline(always)]
-    fn malloc_quick(self, thread: usize, bytes: u64, tag: u8) -> Option<Address> {
-        let Self { home, stream } = self;
-        if !stream.is_quick() {
-            return None;
-        }
+    fn malloc_quick(&self, thread: usize, bytes: u64, tag: u8) -> Option<Address> {
+        self.beginning.of_some()?;
         // Sizes beyond all reason wrap to one that no front has.
         let grains = bytes.wrapping_add(GRAIN - 1) / GRAIN;
-        let mut held = stream.hot.enter_as(thread)?;
-        let live = stream.with(grains)?;
+        let mut held = self.hot.enter_as(thread)?;
+        let live = self.with(grains)?;
         let hot = &mut *held;
-        let start = hot.front.pop_newest(grains)?;
-        let Some(place) = home.table.place_near_for(start, grains, &hot.last_leaf) else {
-            hot.front.push_if_room(Cached { start, grains });
-            return None;
+        let (start, place) = if grains.wrapping_sub(1) < Front::SHORT {
+            let newest = hot.front.newest_short(grains)?;
+            let place = hot.last_leaf.place(newest.start)?;
+            (newest.take(), place)
+        } else {
+            let newest = hot.front.newest_longer(grains)?;
+            let place = self.lie.table.place_in_windows(newest.start)?;
+            (newest.take(), place)
         };
         place.set_unasked(unasked(bytes));
-        place.write(stream.header.with(grains, tag));
-        stream.book(hot, live, grains, tag);
-        Some(home.base.plus(start * GRAIN))
+        // It may have been shut by now: then as if it had been after this.
+        place.write(self.header.with(grains, tag));
+        self.book(hot, live, grains, tag);
+        Some(self.lie.base.plus(start * GRAIN))
     }
 
     #[inline(always)]
     fn free_quick<T>(
-        self,
+        &self,
         thread: usize,
         at: Address,
-        look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
+        look: impl FnOnce(Place<'_>, Header) -> Option<T>,
     ) -> Option<T> {
-        let Self { home, stream } = self;
-        let offset = at.0.wrapping_sub(home.base.0);
-        if !stream.is_quick() || offset >= home.span || !offset.is_multiple_of(GRAIN) {
+        let offset = at.0.wrapping_sub(self.lie.base.0);
+        if !offset.is_multiple_of(GRAIN) {
             return None;
         }
         let start = offset / GRAIN;
-        let mut held = stream.hot.enter_as(thread)?;
+        let mut held = self.hot.enter_as(thread)?;
         let hot = &mut *held;
-        let place = home.table.place_near(start, &hot.last_leaf)?;
-        let header = place.read_like(stream.header)?;
-        let seen = look(home, place, header)?;
+        // Nowhere, for what is not in the arena.
+        let place = self.lie.table.place_near(start, &hot.last_leaf)?;
+        let header = place.read_like(self.beginning.get())?;
+        let seen = look(place, header)?;
         if !hot.front.push_if_room(Cached { start, grains: header.grains() }) {
             return None;
         }
         place.write_cached(header);
-        stream.credit(hot, header.grains(), header.tag());
+        self.credit(hot, header.grains(), header.tag());
         Some(seen)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::bare::Bare;
 use super::biased::Biased;
 use super::fence::Fence;
-use crate::pool::{Cached, Front, Header, LastLeaf, Owner};
-use crate::units::{GRAIN, StreamHandle};
+use crate::pool::{Beginning, Cached, Front, Header, LastLeaf, Owner, Table};
+use crate::units::{Address, GRAIN, StreamHandle};
 
 /// How many frameworks are told apart.
 pub const TAGS: usize = 8;
@@ -18,18 +18,18 @@ pub const TAGS: usize = 8;
 pub(super) struct Stream {
     /// Its place in the device's list; block headers name it by this.
     pub slot: u16,
-    /// Of a block that is live here, but for its length and framework.
-    pub header: Header,
     pub handle: StreamHandle,
     /// What no other stream ever has, where the driver can tell.
     pub identity: u64,
     /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
     /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
-    durable: AtomicBool,
-    /// Durable, and of a device whose blocks lie as far from each other as in its arena: for the quick way (`quick.rs`).
-    quick: AtomicBool,
-    /// Of such a device.
-    movable: bool,
+    pub durable: AtomicBool,
+    /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools, and where
+    /// blocks lie as in the arena.
+    pub beginning: Beginning,
+    pub lie: Lie,
+    /// Of a block that is live here, of length and framework 0.
+    pub header: Header,
     /// In whose order its free blocks are.
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
@@ -39,6 +39,15 @@ pub(super) struct Stream {
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
     pub mark: AtomicU64,
+}
+
+/// Where a device's blocks lie, and what tells of them.
+#[derive(Clone, Debug)]
+pub(super) struct Lie {
+    pub base: Address,
+    pub table: Arc<Table>,
+    /// Each as far from the base as its grain is from the first.
+    pub as_in_arena: bool,
 }
 
 /// What a hit changes.
@@ -71,21 +80,21 @@ impl Counts {
 }
 
 impl Stream {
-    /// `movable`: of a device whose chunks can be moved.
+    /// Its quick way is shut.
     pub fn new(
         (slot, handle, identity): (u16, StreamHandle, u64),
         owner: Owner,
         fence: Option<Arc<Fence>>,
-        movable: bool,
+        lie: Lie,
     ) -> Arc<Self> {
         Arc::new(Self {
             slot,
-            header: Header::live(0, slot, 0, false),
             handle,
             identity,
             durable: AtomicBool::new(fence.is_none()),
-            quick: AtomicBool::new(fence.is_none() && movable),
-            movable,
+            beginning: Beginning::of_none(),
+            lie,
+            header: Header::live(0, slot, 0, false),
             owner,
             fence,
             hot: Biased::new(Hot {
@@ -103,15 +112,10 @@ impl Stream {
         self.durable.load(Ordering::Acquire)
     }
 
-    #[inline(always)]
-    pub fn is_quick(&self) -> bool {
-        self.quick.load(Ordering::Acquire)
-    }
-
-    /// Says whether the handle is known to live from now on.
-    pub fn set_durable(&self, durable: bool) {
-        self.durable.store(durable, Ordering::Release);
-        self.quick.store(durable && self.movable, Ordering::Release);
+    /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.
+    pub fn open_or_shut(&self, routed: bool) {
+        let open = self.is_durable() && self.lie.as_in_arena && !routed;
+        self.beginning.set(open.then_some(self.slot));
     }
 
     /// How many bytes would be live with a block of that length, if not more than may go unnoticed.

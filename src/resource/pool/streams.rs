@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::device::{DevicePool, Streams};
 use super::fence::Fence;
 use super::inner::Inner;
-use super::stream::Stream;
+use super::stream::{Lie, Stream};
 use crate::driver::Capture;
 use crate::resource::{Error, Result};
 use crate::units::StreamHandle;
@@ -82,7 +82,9 @@ impl DevicePool {
             ))
         })?;
         let owner = inner.arena.owner_add(false);
-        let stream = Stream::new((number, handle, identity), owner, fence, self.segments.is_none());
+        let stream = Stream::new((number, handle, identity), owner, fence, self.lie());
+        // Who opens or shuts all of them looks for it after he has said so.
+        stream.open_or_shut(self.routed.load(Ordering::Acquire));
         if slot == streams.slots.len() {
             streams.slots.push(None);
         }
@@ -128,8 +130,26 @@ impl DevicePool {
         }
         let stream = self.stream(handle)?;
         self.hold_back_heir(&stream)?;
-        stream.set_durable(true);
+        self.set_durable(&stream, true);
         Ok(())
+    }
+
+    fn set_durable(&self, stream: &Stream, durable: bool) {
+        let _one_at_a_time = self.switching.lock();
+        stream.durable.store(durable, Ordering::Release);
+        stream.open_or_shut(self.routed.load(Ordering::Acquire));
+    }
+
+    /// Opens the quick ways of all streams, or shuts them: as private pools take allocations.
+    pub(super) fn open_or_shut(&self) {
+        let _one_at_a_time = self.switching.lock();
+        let routed = !self.routes.read().is_empty();
+        self.routed.store(routed, Ordering::Release);
+        self.streams.read().all().for_each(|stream| stream.open_or_shut(routed));
+    }
+
+    fn lie(&self) -> Lie {
+        Lie { base: self.base, table: Arc::clone(&self.table), as_in_arena: self.segments.is_none() }
     }
 
     /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
@@ -146,7 +166,7 @@ impl DevicePool {
         if let Some(fence) = &stream.fence {
             self.raise_fence(&stream, fence)?;
         }
-        stream.set_durable(false);
+        self.set_durable(&stream, false);
         Ok(())
     }
 
