@@ -12,8 +12,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
+use lock_api::{Mutex, MutexGuard, RawMutex};
 use spin::RelaxStrategy;
-use spin::mutex::{SpinMutex, SpinMutexGuard};
+use spin::mutex::SpinMutex;
 
 use super::doors::this_thread;
 use crate::driver::process;
@@ -24,9 +25,8 @@ const TURNS: u32 = 1024;
 /// Nobody.
 const NOBODY: usize = 0;
 
-/// How a thread waits for a front: it is held for tens of nanoseconds, so for a microsecond it looks again, and then
-/// lets others run, since who holds it may have lost its core. It is given up by a plain store, where a lock that can wake a
-/// sleeper needs a second atomic instruction.
+/// How a thread waits for what is held for tens of nanoseconds: for a microsecond it looks again, and then lets others run, since who
+/// holds it may have lost its core.
 #[derive(Debug)]
 pub(super) struct Briefly;
 
@@ -38,6 +38,13 @@ impl RelaxStrategy for Briefly {
         std::thread::yield_now();
     }
 }
+
+/// For what is never held longer: given up by a plain store, where a lock that can wake a sleeper needs a second atomic
+/// instruction.
+pub(super) type Spinning = SpinMutex<(), Briefly>;
+
+/// For what may be held long; who waits sleeps.
+pub(super) type Sleeping = parking_lot::RawMutex;
 
 /// Who took the lock last, and how often in a row.
 #[derive(Debug)]
@@ -53,46 +60,64 @@ struct Turns {
 struct Apart<T>(T);
 
 /// A value that one thread at a time may use. Not reentrant.
-pub(super) struct Biased<T> {
+pub(super) struct Biased<T, R> {
     /// Who may enter without the lock. Threads that share the value only read this line.
     holder: Apart<AtomicUsize>,
-    /// It is inside.
+    /// It is inside, or has the lock.
     inside: AtomicBool,
     /// Whoever is not the holder takes this; only who has it changes `holder`.
-    lock: SpinMutex<Turns, Briefly>,
+    lock: Mutex<R, Turns>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard alone, and there is one guard at a time: see `enter` and `take`.
-unsafe impl<T: Send> Sync for Biased<T> {}
+// SAFETY: the value is reached through a guard alone, and there is one guard at a time: see `enter_held` and `admit`.
+unsafe impl<T: Send, R: Sync> Sync for Biased<T, R> {}
 
-impl<T> Biased<T> {
+impl<T, R: RawMutex> Biased<T, R> {
     pub fn new(value: T) -> Self {
         // The count ends at TURNS.
         let needed = if process::can_pass_barrier_everywhere() { TURNS } else { TURNS + 1 };
         Self {
             holder: Apart(AtomicUsize::new(NOBODY)),
             inside: AtomicBool::new(false),
-            lock: SpinMutex::new(Turns { last: NOBODY, count: 0, needed }),
+            lock: Mutex::new(Turns { last: NOBODY, count: 0, needed }),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Waits for the value.
+    /// Waits for the value, which is then used for a moment.
     #[inline]
-    pub fn lock(&self) -> Guard<'_, T> {
-        self.lock_as(this_thread())
+    pub fn enter(&self) -> Guard<'_, T, R> {
+        let thread = this_thread();
+        self.enter_as(thread).unwrap_or_else(|| self.take(thread))
     }
 
-    /// The same for a caller who knows `thread`, its own number, already.
+    /// The value for a moment, if `thread`, the caller's number, is the holder.
     #[inline(always)]
-    pub fn lock_as(&self, thread: usize) -> Guard<'_, T> {
-        if self.enter(thread) { Guard { home: self, taken: None } } else { self.take(thread) }
+    pub fn enter_as(&self, thread: usize) -> Option<Guard<'_, T, R>> {
+        self.enter_held(thread).then_some(Guard { home: self, taken: None, inside: true })
+    }
+
+    /// The value for a moment, if nobody else has it.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Guard<'_, T, R>> {
+        let thread = this_thread();
+        // The holder itself may have the lock.
+        if self.inside.load(Ordering::Relaxed) && self.holder.0.load(Ordering::Relaxed) == thread {
+            return None;
+        }
+        self.enter_as(thread).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, thread)))
+    }
+
+    /// Waits for the value, which may then be used for long: others wait for the lock.
+    #[inline(never)]
+    pub fn lock(&self) -> Guard<'_, T, R> {
+        self.take(this_thread())
     }
 
     /// Goes in as the holder, if the thread is that.
     #[inline(always)]
-    fn enter(&self, thread: usize) -> bool {
+    fn enter_held(&self, thread: usize) -> bool {
         if self.holder.0.load(Ordering::Relaxed) != thread {
             return false;
         }
@@ -107,59 +132,86 @@ impl<T> Biased<T> {
         false
     }
 
-    /// The value, if `thread`, the caller's number, is the holder.
-    #[inline(always)]
-    pub fn enter_as(&self, thread: usize) -> Option<Guard<'_, T>> {
-        self.enter(thread).then_some(Guard { home: self, taken: None })
+    #[inline(never)]
+    fn take(&self, thread: usize) -> Guard<'_, T, R> {
+        self.admit(self.lock.lock(), thread)
     }
 
-    #[inline(never)]
-    fn take(&self, thread: usize) -> Guard<'_, T> {
-        let mut taken = self.lock.lock();
-        if self.holder.0.load(Ordering::Relaxed) != NOBODY {
+    /// Lets a thread in that has the lock, once no other holder is inside.
+    fn admit<'a>(&'a self, mut taken: MutexGuard<'a, R, Turns>, thread: usize) -> Guard<'a, T, R> {
+        let holds = self.is_left_to(thread);
+        if taken.last != thread {
+            (taken.last, taken.count) = (thread, 0);
+        }
+        if !holds {
+            taken.count = (taken.count + 1).min(TURNS);
+            if taken.count == taken.needed {
+                taken.count = 0;
+                // From its next turn on. This one still has the lock, and until it ends nobody else is in.
+                self.holder.0.store(thread, Ordering::Relaxed);
+            }
+        }
+        Guard { home: self, taken: Some(taken), inside: holds }
+    }
+
+    /// Ends the holding of any other thread, and waits until that is not inside. Whether `thread` is the holder. pre: it has the
+    /// lock.
+    fn is_left_to(&self, thread: usize) -> bool {
+        let holder = self.holder.0.load(Ordering::Relaxed);
+        if holder == thread {
+            self.inside.store(true, Ordering::Relaxed);
+            return true;
+        }
+        if holder != NOBODY {
             self.holder.0.store(NOBODY, Ordering::Relaxed);
             process::pass_barrier_everywhere();
             while self.inside.load(Ordering::Acquire) {
                 Briefly::relax();
             }
         }
-        if taken.last != thread {
-            (taken.last, taken.count) = (thread, 0);
-        }
-        taken.count = (taken.count + 1).min(TURNS);
-        if taken.count == taken.needed {
-            taken.count = 0;
-            // From its next turn on. This one still has the lock, and until it ends nobody else is in.
-            self.holder.0.store(thread, Ordering::Relaxed);
-        }
-        Guard { home: self, taken: Some(taken) }
+        false
     }
 }
 
-impl<T> fmt::Debug for Biased<T> {
+impl<T, R> fmt::Debug for Biased<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Biased").field("holder", &self.holder.0).finish_non_exhaustive()
     }
 }
 
 /// The use of the value, until it is dropped.
-pub(super) struct Guard<'a, T> {
-    home: &'a Biased<T>,
+pub(super) struct Guard<'a, T, R: RawMutex> {
+    home: &'a Biased<T, R>,
     /// `None`: as the holder.
-    taken: Option<SpinMutexGuard<'a, Turns>>,
+    taken: Option<MutexGuard<'a, R, Turns>>,
+    /// By the holder.
+    inside: bool,
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T, R: RawMutex> Guard<'_, T, R> {
+    /// Lets others in while `work` is done. pre: from [`Biased::lock`].
+    pub fn unlocked<U>(&mut self, work: impl FnOnce() -> U) -> U {
+        let Some(taken) = &mut self.taken else { return work() };
+        if self.inside {
+            self.home.inside.store(false, Ordering::Release);
+        }
+        let result = MutexGuard::unlocked(taken, work);
+        self.inside = self.home.is_left_to(this_thread());
+        result
+    }
+}
+
+impl<T, R: RawMutex> Deref for Guard<'_, T, R> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: either this thread has the lock, and the holder was seen outside after it had ceased to be that; or it is
-        // the holder, and said so before anybody who has the lock could see it outside. So this is the only guard.
+        // SAFETY: either this thread has the lock, and the holder was seen outside after it had ceased to be that, or is this
+        // thread; or it is the holder, and said so before anybody who has the lock could see it outside. So this is the only guard.
         unsafe { &*self.home.value.get() }
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, R: RawMutex> DerefMut for Guard<'_, T, R> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`.
@@ -167,10 +219,10 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T, R: RawMutex> Drop for Guard<'_, T, R> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.taken.is_none() {
+        if self.inside {
             self.home.inside.store(false, Ordering::Release);
         }
     }
@@ -181,7 +233,7 @@ mod tests {
     use super::*;
 
     /// Two numbers that are equal whenever nobody is inside.
-    type Pair = Biased<(u64, u64)>;
+    type Pair = Biased<(u64, u64), Spinning>;
 
     /// One as made, and one of a kernel without the barrier.
     fn pairs() -> [Pair; 2] {
@@ -191,7 +243,7 @@ mod tests {
     }
 
     fn turn(pair: &Pair) {
-        let mut both = pair.lock();
+        let mut both = pair.enter();
         assert_eq!(both.0, both.1, "somebody else is inside");
         both.0 += 1;
         std::hint::black_box(&mut *both);
@@ -212,7 +264,7 @@ mod tests {
         assert_eq!(pair.holder.0.load(Ordering::Relaxed), NOBODY);
         turn(&pair);
         assert!(!held(&pair), "not at once");
-        assert_eq!(*pair.lock(), (u64::from(TURNS) + 3, u64::from(TURNS) + 3));
+        assert_eq!(*pair.enter(), (u64::from(TURNS) + 3, u64::from(TURNS) + 3));
     }
 
     #[test]
@@ -231,7 +283,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(*pair.lock(), (holder + 2 * others, holder + 2 * others));
+            assert_eq!(*pair.enter(), (holder + 2 * others, holder + 2 * others));
         }
     }
 }

@@ -171,7 +171,7 @@ impl Near<'_> {
     pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
         let Self { home, stream } = self;
         let grains = bytes.div_ceil(GRAIN);
-        let mut held = stream.hot.lock();
+        let mut held = stream.hot.enter();
         let hot = &mut *held;
         let start = match hot.pop(grains) {
             Some(start) => start,
@@ -213,7 +213,7 @@ impl Near<'_> {
         let start = (at.0 - home.base.0) / GRAIN;
         let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
-        let mut hot = stream.hot.lock();
+        let mut hot = stream.hot.enter();
         let header = place.read();
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
             return None;
@@ -255,7 +255,7 @@ impl DevicePool {
         {
             return None;
         }
-        let mut inner = self.inner.try_lock()?;
+        let mut inner = self.inner.try_enter()?;
         let start = inner.arena.take(stream.owner, grains)?;
         inner.figures.misses += 1;
         Some(start)

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use parking_lot::MutexGuard;
-
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
@@ -141,7 +139,7 @@ impl DevicePool {
             }
             if new_bytes > 0 && !prepared && self.backing.is_host() && self.segments.is_none() {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
-                let made = MutexGuard::unlocked(&mut inner, || self.prepare(&plan));
+                let made = inner.unlocked(|| self.prepare(&plan));
                 inner.prepared.extend(made);
                 inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(&inner));
                 prepared = true;

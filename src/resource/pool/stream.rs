@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::bare::Bare;
-use super::biased::Biased;
+use super::biased::{Biased, Spinning};
 use super::fence::Fence;
 use crate::pool::{Beginning, Cached, Front, Header, LastLeaf, Owner, Table};
 use crate::units::{Address, GRAIN, StreamHandle};
@@ -34,7 +34,7 @@ pub(super) struct Stream {
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
     pub fence: Option<Arc<Fence>>,
-    pub hot: Biased<Hot>,
+    pub hot: Biased<Hot, Spinning>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
@@ -157,11 +157,11 @@ impl Stream {
 
     /// Empties the front cache.
     pub fn drain(&self, take: impl FnMut(Cached)) {
-        self.hot.lock().front.drain(take);
+        self.hot.enter().front.drain(take);
     }
 
     /// How many blocks were asked for on this stream.
     pub fn requests(&self) -> u64 {
-        self.hot.lock().counts.allocations
+        self.hot.enter().counts.allocations
     }
 }
