@@ -73,9 +73,9 @@ impl Hot {
 impl DevicePool {
     /// Raises the fence of a stream that is alive.
     pub(super) fn raise_fence(&self, stream: &Stream, fence: &Fence) -> crate::driver::Result<()> {
-        let mark = stream.hot.enter().bare.mark();
+        let mark = stream.hot.enter(None).bare.mark();
         fence.raise(stream.handle)?;
-        let bare = &mut stream.hot.enter().bare;
+        let bare = &mut stream.hot.enter(None).bare;
         bare.cover(mark);
         // Where streams cannot be told apart, or no event is behind all work, every free has its own.
         bare.proven = self.capabilities.stream_identity && self.capabilities.device_events;
@@ -87,7 +87,7 @@ impl DevicePool {
     pub(super) fn cover_bare(&self, stream: &Stream) -> bool {
         let Some(fence) = &stream.fence else { return true };
         let mark = {
-            let hot = stream.hot.enter();
+            let hot = stream.hot.enter(None);
             if hot.bare.is_none() {
                 return true;
             }
@@ -96,7 +96,7 @@ impl DevicePool {
         if self.routing.load(Ordering::Acquire) != 0 || fence.raise_behind_everything().is_err() {
             return false;
         }
-        stream.hot.enter().bare.cover(mark);
+        stream.hot.enter(None).bare.cover(mark);
         true
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::backing::Backing;
-use super::biased::{Biased, Sleeping};
+use super::biased::{ARENA, Biased, Seat, Sleeping};
 use super::fence::Events;
 use super::inner::Inner;
 use super::options::Options;
@@ -46,7 +46,7 @@ pub struct DevicePool {
     pub(super) span: u64,
     pub(super) table: Arc<Table>,
     pub(super) segments: Option<RwLock<Segments>>,
-    pub(super) inner: Biased<Inner, Sleeping>,
+    pub(super) inner: Biased<Inner, Sleeping, ARENA>,
     pub(super) streams: RwLock<Streams>,
     /// Private pools that take allocations now; 0 on the fast way.
     pub(super) routes: RwLock<Vec<Route>>,
@@ -185,7 +185,7 @@ impl DevicePool {
         if !stream.is_durable() {
             self.hold_back_heir(stream)?;
         }
-        let cached = stream.hot.enter().pop(grains);
+        let cached = stream.hot.enter(None).pop(grains);
         let start = match cached {
             Some(start) => start,
             None => {
@@ -221,14 +221,14 @@ impl DevicePool {
     /// put there, or the block is bare, so under the lock a fence that has passed covers them all.
     fn pop_passed(&self, stream: &Stream, grains: u64) -> Option<u64> {
         let fence = stream.fence.as_ref().filter(|_| !stream.is_durable())?;
-        let mut hot = stream.hot.enter();
+        let mut hot = stream.hot.enter(None);
         if hot.bare.is_none() && fence.passed() { hot.front.pop(grains) } else { None }
     }
 
     /// Books a block as live. `hit`: the front had it.
     pub(super) fn book(&self, stream: &Stream, grains: u64, tag: u8, hit: bool) {
         let peak = {
-            let mut hot = stream.hot.enter();
+            let mut hot = stream.hot.enter(None);
             hot.counts.missed += u64::from(!hit);
             stream.charge(&mut hot, grains, tag)
         };
@@ -253,9 +253,9 @@ impl DevicePool {
             self.inner.lock().quarantine.push((start, stream.owner));
             return Ok(());
         }
-        let left = stream.hot.enter().front.push(Cached { start, grains: header.grains() });
+        let left = stream.hot.enter(None).front.push(Cached { start, grains: header.grains() });
         if let Some(block) = left {
-            self.give_back(stream, block);
+            self.give_back(stream, block, None);
         }
         Ok(())
     }
@@ -277,8 +277,8 @@ impl DevicePool {
 
     /// Takes a block that a front cache did not keep.
     #[inline(never)]
-    pub(super) fn give_back(&self, stream: &Stream, block: Cached) {
-        let mut inner = self.inner.enter();
+    pub(super) fn give_back(&self, stream: &Stream, block: Cached, seat: Option<&'static Seat>) {
+        let mut inner = self.inner.enter(seat);
         let epoch = inner.epoch(stream.slot);
         inner.arena.give(block.start, stream.owner, epoch);
     }
@@ -292,7 +292,7 @@ impl DevicePool {
             }
             return ours;
         }
-        let mut hot = stream.hot.enter();
+        let mut hot = stream.hot.enter(None);
         let ours = self.table.swap(start, header, header.cached());
         if ours {
             stream.credit(&mut hot, header.grains(), header.tag());
@@ -316,7 +316,7 @@ impl DevicePool {
     pub(super) fn change_header(&self, start: u64, old: Header, new: Header) -> bool {
         let streams = self.streams.read();
         let charged = streams.slots.get(old.stream() as usize).and_then(Option::as_ref);
-        let _hot = charged.map(|stream| stream.hot.enter());
+        let _hot = charged.map(|stream| stream.hot.enter(None));
         self.table.swap(start, old, new)
     }
 
@@ -349,7 +349,7 @@ impl DevicePool {
     pub(super) fn credit(&self, header: Header) {
         let streams = self.streams.read();
         if let Some(Some(stream)) = streams.slots.get(header.stream() as usize) {
-            stream.credit(&mut stream.hot.enter(), header.grains(), header.tag());
+            stream.credit(&mut stream.hot.enter(None), header.grains(), header.tag());
         }
     }
 

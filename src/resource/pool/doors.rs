@@ -6,8 +6,9 @@
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::biased::{NOBODY, Seat};
 use super::device::DevicePool;
 use super::stream::Stream;
 use crate::driver::process;
@@ -17,16 +18,13 @@ use crate::units::{DeviceId, StreamHandle};
 const WAYS: usize = 4;
 const PLACES: usize = 256;
 
-/// Of no thread.
-const NOBODY: usize = 0;
-
 /// On a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Door {
-    /// Whose it is.
-    thread: AtomicUsize,
-    /// That thread's alone.
+    /// Its owner's.
+    pub seat: Seat,
+    /// Its owner's alone.
     room: Cell<Room>,
 }
 
@@ -41,13 +39,13 @@ struct Room {
 }
 
 // SAFETY: a thread looks into a room only after it has seen that the door is its own, and writes there only when it has made it
-// its own; between two owners lies a release and an acquisition of `thread`.
+// its own; between two owners lies a release and an acquisition of `owner`.
 unsafe impl Sync for Door {}
 
 impl Door {
     const fn new() -> Self {
         Self {
-            thread: AtomicUsize::new(NOBODY),
+            seat: Seat::new(),
             room: Cell::new(Room {
                 pool: 0,
                 handle: StreamHandle::LEGACY,
@@ -60,7 +58,7 @@ impl Door {
 
     #[inline(always)]
     fn is(&self, thread: usize, pool: u64, handle: StreamHandle) -> bool {
-        self.thread.load(Ordering::Relaxed) == thread && {
+        self.seat.owner.load(Ordering::Relaxed) == thread && {
             let room = self.room.get();
             room.pool == pool && room.handle == handle
         }
@@ -110,16 +108,11 @@ pub(super) fn nearest(thread: usize, pool: u64, device: Option<i32>, handle: Str
     fits.then_some(nearest)
 }
 
-/// The first that fits of those that this thread used lately.
+/// The door to the first that fits of those that this thread used lately.
 #[inline]
-pub(super) fn find<'a>(
-    pool: u64,
-    handle: StreamHandle,
-    fits: impl Fn(&DevicePool) -> bool,
-) -> Option<(&'a DevicePool, &'a Stream)> {
+pub(super) fn find(pool: u64, handle: StreamHandle, fits: impl Fn(&DevicePool) -> bool) -> Option<&'static Door> {
     let thread = this_thread();
-    let mut named = doors(thread, handle).iter().filter(|door| door.is(thread, pool, handle)).map(Door::behind);
-    named.find(|(home, _)| fits(home))
+    doors(thread, handle).iter().find(|door| door.is(thread, pool, handle) && fits(door.behind().0))
 }
 
 /// Opens a door for this thread, if there is a place.
@@ -135,7 +128,7 @@ pub(super) unsafe fn open(
 ) {
     let thread = this_thread();
     let free =
-        |door: &&Door| door.thread.compare_exchange(NOBODY, thread, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        |door: &&Door| door.seat.owner.compare_exchange(NOBODY, thread, Ordering::Acquire, Ordering::Relaxed).is_ok();
     let Some(door) = doors(thread, handle).iter().find(free) else { return };
     door.room.set(Room { pool, handle, home, stream, device: device.0 as i32 });
 }
@@ -143,8 +136,8 @@ pub(super) unsafe fn open(
 /// Shuts this thread's doors to the streams of these handles.
 pub(super) fn shut(handle: StreamHandle) {
     let thread = this_thread();
-    let own = doors(thread, handle).iter().filter(|door| door.thread.load(Ordering::Relaxed) == thread);
-    own.for_each(|door| door.thread.store(NOBODY, Ordering::Release));
+    let own = doors(thread, handle).iter().filter(|door| door.seat.owner.load(Ordering::Relaxed) == thread);
+    own.for_each(|door| door.seat.owner.store(NOBODY, Ordering::Release));
 }
 
 /// From now on all of them are shut in children of `fork`: their one thread has the number of one of their parent's.
@@ -155,5 +148,5 @@ pub(super) fn watch_fork() {
 }
 
 extern "C" fn shut_all() {
-    DOORS.iter().flatten().for_each(|door| door.thread.store(NOBODY, Ordering::Relaxed));
+    DOORS.iter().flatten().for_each(|door| door.seat.owner.store(NOBODY, Ordering::Relaxed));
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::account::unasked;
+use super::biased::Seat;
 use super::device::DevicePool;
-use super::doors;
+use super::doors::{self, Door};
 use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
@@ -113,6 +114,8 @@ enum Cover {
 pub(super) struct Near<'a> {
     pub home: &'a DevicePool,
     pub stream: &'a Stream,
+    /// Of the door to them.
+    pub seat: &'static Seat,
 }
 
 impl Pool {
@@ -125,9 +128,9 @@ impl Pool {
         handle: StreamHandle,
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
-        let (home, stream) = doors::find(self.id(), handle.canonical(), |home| home.device().0 as i32 == device)?;
-        let near = Near { home, stream }.unless_routed()?;
-        (stream.is_durable() || known(home, stream)).then_some(near)
+        let door = doors::find(self.id(), handle.canonical(), |home| home.device().0 as i32 == device)?;
+        let near = Near::behind(door).unless_routed()?;
+        (near.stream.is_durable() || known(near.home, near.stream)).then_some(near)
     }
 
     /// The same for a block that comes back.
@@ -138,9 +141,9 @@ impl Pool {
         handle: StreamHandle,
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
-        let (home, stream) = doors::find(self.id(), handle.canonical(), |home| home.spans(at))?;
-        let sound = at.0.is_multiple_of(GRAIN) && (stream.is_durable() || known(home, stream));
-        sound.then_some(Near { home, stream })
+        let near = Near::behind(doors::find(self.id(), handle.canonical(), |home| home.spans(at))?);
+        let sound = at.0.is_multiple_of(GRAIN) && (near.stream.is_durable() || known(near.home, near.stream));
+        sound.then_some(near)
     }
 
     /// Serves a request from the front cache or from free memory that the stream may use as it is, if it is as simple
@@ -160,6 +163,12 @@ impl Pool {
 }
 
 impl Near<'_> {
+    #[inline]
+    fn behind(door: &'static Door) -> Self {
+        let (home, stream) = door.behind();
+        Self { home, stream, seat: &door.seat }
+    }
+
     /// Itself, if nothing is captured into a private pool.
     #[inline(always)]
     pub fn unless_routed(self) -> Option<Self> {
@@ -169,14 +178,14 @@ impl Near<'_> {
     /// What [`Pool::malloc_hit`] does, without looking for the stream.
     #[inline]
     pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
-        let Self { home, stream } = self;
+        let Self { home, stream, seat } = self;
         let grains = bytes.div_ceil(GRAIN);
-        let mut held = stream.hot.enter();
+        let mut held = stream.hot.enter(Some(seat));
         let hot = &mut *held;
         let start = match hot.pop(grains) {
             Some(start) => start,
             None => {
-                let start = home.take_now(stream, grains)?;
+                let start = home.take_now(stream, grains, seat)?;
                 hot.counts.missed += 1;
                 start
             }
@@ -209,11 +218,11 @@ impl Near<'_> {
         look: impl FnOnce(&DevicePool, Place<'_>, Header) -> Option<T>,
         cover: Cover,
     ) -> Option<T> {
-        let Self { home, stream } = self;
+        let Self { home, stream, seat } = self;
         let start = (at.0 - home.base.0) / GRAIN;
         let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
-        let mut hot = stream.hot.enter();
+        let mut hot = stream.hot.enter(Some(seat));
         let header = place.read();
         if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
             return None;
@@ -231,7 +240,7 @@ impl Near<'_> {
         let left = hot.front.push(Cached { start, grains: header.grains() });
         drop(hot);
         if let Some(left) = left {
-            home.give_back(stream, left);
+            home.give_back(stream, left, Some(seat));
         }
         Some(seen)
     }
@@ -247,7 +256,7 @@ impl DevicePool {
     /// The best fit of what `stream` may use as it is. Called with the stream's front locked, against the order of the
     /// locks: so it only tries the arena's. A registered stream is asked whether it is captured, as a longer way would.
     #[inline(never)]
-    fn take_now(&self, stream: &Stream, grains: u64) -> Option<u64> {
+    fn take_now(&self, stream: &Stream, grains: u64, seat: &'static Seat) -> Option<u64> {
         // Others were asked when they were recognised.
         let may_be_captured = stream.is_durable() && !Self::lives_forever(stream.handle);
         if grains == 0
@@ -255,7 +264,7 @@ impl DevicePool {
         {
             return None;
         }
-        let mut inner = self.inner.try_enter()?;
+        let mut inner = self.inner.try_enter(Some(seat))?;
         let start = inner.arena.take(stream.owner, grains)?;
         inner.figures.misses += 1;
         Some(start)

@@ -39,7 +39,7 @@ impl DevicePool {
     pub(crate) fn reset_live_peak(&self) {
         self.peaks.lock().live = 0;
         for stream in self.streams.read().all() {
-            stream.hot.enter().counts.live_peak = stream.live.load(Ordering::Relaxed);
+            stream.hot.enter(None).counts.live_peak = stream.live.load(Ordering::Relaxed);
         }
         self.look_at_peak();
     }

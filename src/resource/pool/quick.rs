@@ -5,6 +5,7 @@
 //! does, with the same outcome.
 
 use super::account::{Account, unasked};
+use super::biased::Seat;
 use super::device::SMALL;
 use super::doors::{self, this_thread};
 use super::pool::Pool;
@@ -19,8 +20,8 @@ impl Pool {
     #[inline(always)]
     pub fn malloc_quick(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
         let thread = this_thread();
-        let (_, stream) = doors::nearest(thread, self.id(), Some(device), handle)?.behind();
-        stream.malloc_quick(thread, bytes, tag)
+        let door = doors::nearest(thread, self.id(), Some(device), handle)?;
+        door.behind().1.malloc_quick(&door.seat, bytes, tag)
     }
 
     /// As [`Pool::free`], into the front cache. Returns whether it did that; else nothing happened.
@@ -28,28 +29,30 @@ impl Pool {
     pub fn free_quick(&self, at: Address, handle: StreamHandle) -> bool {
         let thread = this_thread();
         let Some(door) = doors::nearest(thread, self.id(), None, handle) else { return false };
-        let (_, stream) = door.behind();
-        stream.free_quick(thread, at, |_, _| Some(())).is_some()
+        door.behind().1.free_quick(&door.seat, at, |_, _| Some(())).is_some()
     }
 
     /// As [`Pool::free_while`], likewise.
     #[inline(always)]
     pub fn free_while_quick(&self, at: Address, current: StreamHandle, tag: u8) -> Option<Account> {
         let thread = this_thread();
-        let (home, stream) = doors::nearest(thread, self.id(), None, current)?.behind();
-        stream.free_quick(thread, at, |place, header| Account::of_tag(tag)(home, place, header))
+        let door = doors::nearest(thread, self.id(), None, current)?;
+        let (home, stream) = door.behind();
+        stream.free_quick(&door.seat, at, |place, header| Account::of_tag(tag)(home, place, header))
     }
 }
 
-/// `thread`: the caller's number.
+/// `seat`: of the calling thread's door to the stream.
 impl Stream {
     #[inline(always)]
-    fn malloc_quick(&self, thread: usize, bytes: u64, tag: u8) -> Option<Address> {
+    fn malloc_quick(&self, seat: &'static Seat, bytes: u64, tag: u8) -> Option<Address> {
         self.beginning.of_some()?;
         // Sizes beyond all reason wrap to one that no front has.
         let grains = bytes.wrapping_add(GRAIN - 1) / GRAIN;
-        let mut held = self.hot.enter_as(thread)?;
-        let live = self.with(grains)?;
+        let mut held = self.hot.enter_as(seat)?;
+        if self.would_peak(grains) {
+            return None;
+        }
         let hot = &mut *held;
         let (start, place) = if grains.wrapping_sub(1) < Front::SHORT {
             let newest = hot.front.newest_short(grains)?;
@@ -63,14 +66,15 @@ impl Stream {
         place.set_unasked(unasked(bytes));
         // It may have been shut by now: then as if it had been after this.
         place.write(self.header.with(grains, tag));
-        self.book(hot, live, grains, tag);
+        // Summed again: kept, the sum would cost a register more than there are.
+        self.charge(hot, grains, tag);
         Some(self.lie.base.plus(start * GRAIN))
     }
 
     #[inline(always)]
     fn free_quick<T>(
         &self,
-        thread: usize,
+        seat: &'static Seat,
         at: Address,
         look: impl FnOnce(Place<'_>, Header) -> Option<T>,
     ) -> Option<T> {
@@ -79,7 +83,7 @@ impl Stream {
             return None;
         }
         let start = offset / GRAIN;
-        let mut held = self.hot.enter_as(thread)?;
+        let mut held = self.hot.enter_as(seat)?;
         let hot = &mut *held;
         // Nowhere, for what is not in the arena.
         let place = self.lie.table.place_near(start, &hot.last_leaf)?;

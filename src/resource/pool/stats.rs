@@ -77,7 +77,7 @@ pub struct StreamStats {
 
 impl Stream {
     pub(super) fn stats(&self) -> StreamStats {
-        let counts = self.hot.enter().counts;
+        let counts = self.hot.enter(None).counts;
         StreamStats {
             live: self.live.load(Ordering::Relaxed),
             live_peak: counts.live_peak,
@@ -112,7 +112,7 @@ impl DevicePool {
         stats.limit = if limit == u64::MAX { 0 } else { limit };
         for stream in self.streams.read().all() {
             let (counts, cached) = {
-                let hot = stream.hot.enter();
+                let hot = stream.hot.enter(None);
                 (hot.counts, hot.front.blocks())
             };
             stats.free_blocks += cached;
@@ -149,7 +149,7 @@ impl DevicePool {
         let mut cached = 0;
         let mut live = 0;
         for stream in self.streams.read().all() {
-            let hot = stream.hot.enter();
+            let hot = stream.hot.enter(None);
             let (own, by_tag) = (stream.live.load(Ordering::Relaxed), hot.counts.live_by_tag.iter().sum::<u64>());
             if own != by_tag {
                 return Err(format!("stream {} has {own} bytes live, its frameworks {by_tag}", stream.handle));

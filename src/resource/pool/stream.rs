@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::bare::Bare;
-use super::biased::{Biased, Spinning};
+use super::biased::{Biased, FRONT, Spinning};
 use super::fence::Fence;
 use crate::pool::{Beginning, Cached, Front, Header, LastLeaf, Owner, Table};
 use crate::units::{Address, GRAIN, StreamHandle};
@@ -34,7 +34,7 @@ pub(super) struct Stream {
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
     pub fence: Option<Arc<Fence>>,
-    pub hot: Biased<Hot, Spinning>,
+    pub hot: Biased<Hot, Spinning, FRONT>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
@@ -118,31 +118,25 @@ impl Stream {
         self.beginning.set(open.then_some(self.slot));
     }
 
-    /// How many bytes would be live with a block of that length, if not more than may go unnoticed.
+    /// Whether more bytes would be live with a block of that length than may go unnoticed.
     #[inline(always)]
-    pub fn with(&self, grains: u64) -> Option<u64> {
+    pub fn would_peak(&self, grains: u64) -> bool {
         // A size beyond all reason comes here unchecked, outside of any guard; no front has such a block.
-        let live = self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN);
-        (live <= self.mark.load(Ordering::Relaxed)).then_some(live)
+        self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.
     #[inline]
     pub fn charge(&self, hot: &mut Hot, grains: u64, tag: u8) -> bool {
-        let live = self.live.load(Ordering::Relaxed) + grains * GRAIN;
-        self.book(hot, live, grains, tag);
-        live > self.mark.load(Ordering::Relaxed)
-    }
-
-    /// The same, where it was looked at before: `live` bytes are with the block.
-    #[inline(always)]
-    pub fn book(&self, hot: &mut Hot, live: u64, grains: u64, tag: u8) {
+        let bytes = grains * GRAIN;
+        let live = self.live.load(Ordering::Relaxed) + bytes;
         self.live.store(live, Ordering::Relaxed);
         hot.counts.allocations += 1;
-        hot.counts.live_by_tag[tag as usize % TAGS] += grains * GRAIN;
+        hot.counts.live_by_tag[tag as usize % TAGS] += bytes;
         if live > hot.counts.live_peak {
             hot.counts.live_peak = live;
         }
+        live > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as freed.
@@ -157,11 +151,11 @@ impl Stream {
 
     /// Empties the front cache.
     pub fn drain(&self, take: impl FnMut(Cached)) {
-        self.hot.enter().front.drain(take);
+        self.hot.enter(None).front.drain(take);
     }
 
     /// How many blocks were asked for on this stream.
     pub fn requests(&self) -> u64 {
-        self.hot.enter().counts.allocations
+        self.hot.enter(None).counts.allocations
     }
 }

@@ -187,7 +187,7 @@ impl DevicePool {
             if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {
                 continue;
             }
-            let counts = stream.hot.enter().counts;
+            let counts = stream.hot.enter(None).counts;
             inner.figures.past_allocations += counts.allocations;
             inner.figures.past_frees += counts.frees;
             inner.figures.past_hits += counts.hits();
