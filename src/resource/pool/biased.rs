@@ -120,10 +120,11 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         None
     }
 
-    /// Waits for the value, which is then used for a moment. With a `seat` of its own the calling thread may become the holder.
+    /// Waits for the value, which is then used for a moment. With a `seat` of its own the calling thread may become the holder; where
+    /// it is that by another seat, by this one from now on.
     #[inline]
     pub fn enter(&self, seat: Option<&'static Seat>) -> Guard<'_, T, R, WHAT> {
-        self.enter_held().unwrap_or_else(|| self.admit(self.lock.lock(), seat))
+        self.enter_held(seat).unwrap_or_else(|| self.admit(self.lock.lock(), seat))
     }
 
     /// The same if nobody else has it.
@@ -133,7 +134,7 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         if self.lock.is_locked() {
             return None;
         }
-        self.enter_held().or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
+        self.enter_held(seat).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
     }
 
     /// Waits for the value, which may then be used for long: others wait for the lock.
@@ -151,8 +152,9 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
     }
 
     #[inline]
-    fn enter_held(&self) -> Option<Guard<'_, T, R, WHAT>> {
-        self.own_seat().and_then(|seat| self.enter_as(seat))
+    fn enter_held(&self, wanted: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
+        let fits = |seat: &&'static Seat| wanted.is_none_or(|wanted| ptr::eq(*seat, wanted));
+        self.own_seat().filter(fits).and_then(|seat| self.enter_as(seat))
     }
 
     /// Lets a thread in that has the lock, once no other holder is inside.
@@ -164,7 +166,7 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
             (taken.last, taken.count) = (thread, 0);
         }
         taken.count = (taken.count + 1).min(TURNS);
-        if let Some(seat) = seat.filter(|_| taken.count >= taken.needed) {
+        if let Some(seat) = seat.filter(|_| taken.count >= taken.needed || self.own_seat().is_some()) {
             taken.count = 0;
             // From its next turn on. This one still has the lock, and until it ends nobody else is in.
             self.holder.0.store(ptr::from_ref(seat).cast_mut(), Ordering::Relaxed);
@@ -293,6 +295,14 @@ mod tests {
         both.unlocked(|| turn(&pair, own));
         drop(both);
         assert!(pair.try_enter(Some(own)).is_some() && pair.enter_as(own).is_some());
+    }
+
+    #[test]
+    fn a_holder_changes_its_seat_at_once() {
+        let (pair, [first, second]) = (pair(), [seat(), seat()]);
+        (0..TURNS).for_each(|_| turn(&pair, first));
+        turn(&pair, second);
+        assert!(pair.enter_as(first).is_none() && pair.enter_as(second).is_some());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Doors: by which a thread finds the streams that it used lately, and their devices, without asking anybody.
 //!
 //! A door belongs to one thread, and only that thread looks behind it. All of them are in one list of the process, at a place that
-//! the thread, the pool and the stream's handle give, since a library that is loaded at run time pays a call for a variable of its thread.
+//! the thread and the stream's handle give, since a library that is loaded at run time pays a call for a variable of its thread.
 //! A thread that finds no place for one takes the longer way.
 
 use std::cell::Cell;
@@ -16,7 +16,8 @@ use crate::units::{DeviceId, StreamHandle};
 
 /// Doors at one place. The first is the nearest.
 const WAYS: usize = 4;
-const PLACES: usize = 256;
+/// So many that dozens of threads seldom have the same one. 256 KiB in all, of which the kernel backs what is touched.
+const PLACES: usize = 1024;
 
 /// On a cache line of its own.
 #[derive(Debug)]
@@ -94,16 +95,17 @@ pub(super) fn this_thread() -> usize {
 }
 
 #[inline(always)]
-fn doors(thread: usize, pool: u64, handle: StreamHandle) -> &'static [Door; WAYS] {
-    // Fibonacci hashing (Knuth, volume 3, 6.4): the highest bits depend on all of the numbers.
-    let mixed = (thread as u64).wrapping_add(handle.0).wrapping_add(pool).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn doors(thread: usize, handle: StreamHandle) -> &'static [Door; WAYS] {
+    // Fibonacci hashing (Knuth, volume 3, 6.4): the highest bits depend on all of both numbers. The pool's is not in it, though two
+    // pools on one stream then share a place: it has to be loaded first, and all that a hit does waits for the place.
+    let mixed = (thread as u64).wrapping_add(handle.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &DOORS[(mixed >> (u64::BITS - PLACES.ilog2())) as usize]
 }
 
 /// The nearest door of this thread, if what is behind it is named so. `device`: where its device is asked for.
 #[inline(always)]
 pub(super) fn nearest(thread: usize, pool: u64, device: Option<i32>, handle: StreamHandle) -> Option<&'static Door> {
-    let [nearest, ..] = doors(thread, pool, handle);
+    let [nearest, ..] = doors(thread, handle);
     let fits = nearest.is(thread, pool, handle) && device.is_none_or(|device| nearest.room.get().device == device);
     fits.then_some(nearest)
 }
@@ -112,7 +114,7 @@ pub(super) fn nearest(thread: usize, pool: u64, device: Option<i32>, handle: Str
 #[inline]
 pub(super) fn find(pool: u64, handle: StreamHandle, fits: impl Fn(&DevicePool) -> bool) -> Option<&'static Door> {
     let thread = this_thread();
-    doors(thread, pool, handle).iter().find(|door| door.is(thread, pool, handle) && fits(door.behind().0))
+    doors(thread, handle).iter().find(|door| door.is(thread, pool, handle) && fits(door.behind().0))
 }
 
 /// Opens a door for this thread, if there is a place.
@@ -129,14 +131,14 @@ pub(super) unsafe fn open(
     let thread = this_thread();
     let free =
         |door: &&Door| door.seat.owner.compare_exchange(NOBODY, thread, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    let Some(door) = doors(thread, pool, handle).iter().find(free) else { return };
+    let Some(door) = doors(thread, handle).iter().find(free) else { return };
     door.room.set(Room { pool, handle, home, stream, device: device.0 as i32 });
 }
 
 /// Shuts this thread's doors to the streams of such handles.
-pub(super) fn shut(pool: u64, handle: StreamHandle) {
+pub(super) fn shut(handle: StreamHandle) {
     let thread = this_thread();
-    let own = doors(thread, pool, handle).iter().filter(|door| door.seat.owner.load(Ordering::Relaxed) == thread);
+    let own = doors(thread, handle).iter().filter(|door| door.seat.owner.load(Ordering::Relaxed) == thread);
     own.for_each(|door| door.seat.owner.store(NOBODY, Ordering::Release));
 }
 
@@ -148,5 +150,6 @@ pub(super) fn watch_fork() {
 }
 
 extern "C" fn shut_all() {
-    DOORS.iter().flatten().for_each(|door| door.seat.owner.store(NOBODY, Ordering::Relaxed));
+    let open = |door: &&Door| door.seat.owner.load(Ordering::Relaxed) != NOBODY;
+    DOORS.iter().flatten().filter(open).for_each(|door| door.seat.owner.store(NOBODY, Ordering::Relaxed));
 }

@@ -39,7 +39,7 @@ impl Recents {
     /// Calls `edit` with the list while no door is open. Not possible inside of a callback of this list's own drop.
     fn change(&self, edit: impl FnOnce(&mut Vec<Recent>)) {
         let Ok(mut recent) = self.0.try_borrow_mut() else { return };
-        recent.iter().for_each(|recent| doors::shut(recent.pool, recent.handle));
+        recent.iter().for_each(|recent| doors::shut(recent.handle));
         edit(&mut recent);
         for Recent { pool, device, handle, home, stream } in recent.iter() {
             // SAFETY: the list keeps both alive, and shuts their doors before it changes, or ends with this thread.

@@ -60,6 +60,8 @@ NOT_OURS = {
     "TestCudaAllocator::test_allocator_settings": "roundup_power2_divisions is of PyTorch's own cache",
     "TestMemPool::test_mempool_no_split": "counts the segments of a pool of Forebay's memory, whose blocks are cut to measure",
     "TestMemPool::test_mempool_ctx_multithread": _SEGMENTS,
+    "TestBlockStateAbsorption::test_allocate_in_thread_to_pool": _SEGMENTS
+    + ", and another thread allocates meanwhile: 3 or 4 of them, where the test wants 4",
     "TestMemPool::test_graph_capture_reclaim_2_streams": _OPTION,
     "TestMemPool::test_graph_capture_reclaim_4_streams": _OPTION,
 }
