@@ -60,7 +60,7 @@ impl Stream {
             (newest.take(), place)
         } else {
             let newest = hot.front.newest_longer(grains)?;
-            let place = self.lie.table.place_in_windows(newest.start)?;
+            let place = self.layout.table.place_in_windows(newest.start)?;
             (newest.take(), place)
         };
         place.set_unasked(unasked(bytes));
@@ -68,7 +68,7 @@ impl Stream {
         place.write(self.header.with(grains, tag));
         // Summed again: kept, the sum would cost a register more than there are.
         self.charge(hot, grains, tag);
-        Some(self.lie.base.plus(start * GRAIN))
+        Some(self.layout.base.plus(start * GRAIN))
     }
 
     #[inline(always)]
@@ -78,7 +78,7 @@ impl Stream {
         at: Address,
         look: impl FnOnce(Place<'_>, Header) -> Option<T>,
     ) -> Option<T> {
-        let offset = at.0.wrapping_sub(self.lie.base.0);
+        let offset = at.0.wrapping_sub(self.layout.base.0);
         if !offset.is_multiple_of(GRAIN) {
             return None;
         }
@@ -86,7 +86,7 @@ impl Stream {
         let mut held = self.hot.enter_as(seat)?;
         let hot = &mut *held;
         // Nowhere, for what is not in the arena.
-        let place = self.lie.table.place_near(start, &hot.last_leaf)?;
+        let place = self.layout.table.place_near(start, &hot.last_leaf)?;
         let header = place.read_like(self.beginning.get())?;
         let seen = look(place, header)?;
         if !hot.front.push_if_room(Cached { start, grains: header.grains() }) {

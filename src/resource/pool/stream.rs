@@ -27,7 +27,7 @@ pub(super) struct Stream {
     /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools, and where
     /// blocks lie as in the arena.
     pub beginning: Beginning,
-    pub lie: Lie,
+    pub layout: Layout,
     /// Of a block that is live here, of length and framework 0.
     pub header: Header,
     /// In whose order its free blocks are.
@@ -43,7 +43,7 @@ pub(super) struct Stream {
 
 /// Where a device's blocks lie, and what tells of them.
 #[derive(Clone, Debug)]
-pub(super) struct Lie {
+pub(super) struct Layout {
     pub base: Address,
     pub table: Arc<Table>,
     /// Each as far from the base as its grain is from the first.
@@ -85,7 +85,7 @@ impl Stream {
         (slot, handle, identity): (u16, StreamHandle, u64),
         owner: Owner,
         fence: Option<Arc<Fence>>,
-        lie: Lie,
+        layout: Layout,
     ) -> Arc<Self> {
         Arc::new(Self {
             slot,
@@ -93,7 +93,7 @@ impl Stream {
             identity,
             durable: AtomicBool::new(fence.is_none()),
             beginning: Beginning::of_none(),
-            lie,
+            layout,
             header: Header::live(0, slot, 0, false),
             owner,
             fence,
@@ -114,7 +114,7 @@ impl Stream {
 
     /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.
     pub fn open_or_shut(&self, routed: bool) {
-        let open = self.is_durable() && self.lie.as_in_arena && !routed;
+        let open = self.is_durable() && self.layout.as_in_arena && !routed;
         self.beginning.set(open.then_some(self.slot));
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::device::{DevicePool, Streams};
 use super::fence::Fence;
 use super::inner::Inner;
-use super::stream::{Lie, Stream};
+use super::stream::{Layout, Stream};
 use crate::driver::Capture;
 use crate::resource::{Error, Result};
 use crate::units::StreamHandle;
@@ -82,7 +82,7 @@ impl DevicePool {
             ))
         })?;
         let owner = inner.arena.owner_add(false);
-        let stream = Stream::new((number, handle, identity), owner, fence, self.lie());
+        let stream = Stream::new((number, handle, identity), owner, fence, self.layout());
         // Who opens or shuts all of them looks for it after he has said so.
         stream.open_or_shut(self.routed.load(Ordering::Acquire));
         if slot == streams.slots.len() {
@@ -148,8 +148,8 @@ impl DevicePool {
         self.streams.read().all().for_each(|stream| stream.open_or_shut(routed));
     }
 
-    fn lie(&self) -> Lie {
-        Lie { base: self.base, table: Arc::clone(&self.table), as_in_arena: self.segments.is_none() }
+    fn layout(&self) -> Layout {
+        Layout { base: self.base, table: Arc::clone(&self.table), as_in_arena: self.segments.is_none() }
     }
 
     /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
