@@ -1,7 +1,7 @@
 //! A stream's front cache: the blocks it freed last, ready for its next request of the same length.
 //!
 //! To the arena these blocks are still given out: they neither join their neighbours nor serve other
-//! lengths. So each bin keeps few of them, most tightly where blocks are long, in all of them 160 MiB at most but for the
+//! lengths. So each bin keeps few of them, most tightly where blocks are long, in all of them some 150 MiB at most but for the
 //! longest two; and the cache is emptied before the pool takes more memory.
 
 use super::size_class::{BINNED, EXACT, STEPPED_BINS, stepped_bin};
@@ -15,7 +15,7 @@ pub struct Cached {
     pub grains: u64,
 }
 
-/// Blocks that a bin of one length keeps: with their count two cache lines, and 62 MiB in all these bins.
+/// Blocks that a bin of one length keeps: with their count two cache lines, and 60 MiB in all these bins.
 const SOME: usize = 15;
 
 /// The last blocks of one length.

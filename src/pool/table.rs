@@ -231,7 +231,12 @@ impl Table {
     #[inline(always)]
     #[must_use]
     pub fn place_in_windows(&self, grain: u64) -> Option<Place<'_>> {
-        if grain < self.small { self.middling.place(grain) } else { self.large.place(grain) }
+        self.windows_at(grain).place(grain)
+    }
+
+    #[inline(always)]
+    fn windows_at(&self, grain: u64) -> &Windows {
+        if grain < self.small { &self.middling } else { &self.large }
     }
 
     /// Blocks of at most so many grains have a cell of their own, where requests of up to `small_grains` are small.
@@ -264,13 +269,7 @@ impl Table {
     #[inline(always)]
     fn windows_for(&self, grain: u64, grains: u64) -> Option<&Windows> {
         // Every block of the other zone is longer.
-        if grains <= self.short {
-            None
-        } else if grain < self.small {
-            Some(&self.middling)
-        } else {
-            Some(&self.large)
-        }
+        (grains > self.short).then(|| self.windows_at(grain))
     }
 
     /// The cell for a block of `grains` that starts at `grain`.

@@ -104,7 +104,8 @@ fn doors(thread: usize, handle: StreamHandle) -> &'static [Door; WAYS] {
 
 /// The nearest door of this thread, if what is behind it is named so. `device`: where its device is asked for.
 #[inline(always)]
-pub(super) fn nearest(thread: usize, pool: u64, device: Option<i32>, handle: StreamHandle) -> Option<&'static Door> {
+pub(super) fn nearest(pool: u64, device: Option<i32>, handle: StreamHandle) -> Option<&'static Door> {
+    let thread = this_thread();
     let [nearest, ..] = doors(thread, handle);
     let fits = nearest.is(thread, pool, handle) && device.is_none_or(|device| nearest.room.get().device == device);
     fits.then_some(nearest)

@@ -1,6 +1,6 @@
 //! The hit: a request that the stream's front cache serves, and a free that it takes.
 //!
-//! No driver call, no allocation, no hashing, one lock that only this stream's users take. (A stream that was not registered
+//! No driver call, no allocation, no search in a hash table, one lock that only this stream's users take. (A stream that was not registered
 //! costs two short calls, which tell that its handle still names it, and every second free in a row an event: `bare.rs`.) A request
 //! that the front lacks and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether
 //! a registered stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::Capture;
-use crate::pool::{Cached, Header, Place, State};
+use crate::pool::{Cached, Header, Place};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A stream that this thread used lately, and its device.
@@ -129,8 +129,9 @@ impl Pool {
         known: impl FnOnce(&DevicePool, &Stream) -> bool,
     ) -> Option<Near<'_>> {
         let door = doors::find(self.id(), handle.canonical(), |home| home.device().0 as i32 == device)?;
-        let near = Near::behind(door).unless_routed()?;
-        (near.stream.is_durable() || known(near.home, near.stream)).then_some(near)
+        let near = Near::behind(door);
+        let plain = near.home.routing.load(Ordering::Acquire) == 0;
+        (plain && (near.stream.is_durable() || known(near.home, near.stream))).then_some(near)
     }
 
     /// The same for a block that comes back.
@@ -167,12 +168,6 @@ impl Near<'_> {
     fn behind(door: &'static Door) -> Self {
         let (home, stream) = door.behind();
         Self { home, stream, seat: &door.seat }
-    }
-
-    /// Itself, if nothing is captured into a private pool.
-    #[inline(always)]
-    pub fn unless_routed(self) -> Option<Self> {
-        (self.home.routing.load(Ordering::Acquire) == 0).then_some(self)
     }
 
     /// What [`Pool::malloc_hit`] does, without looking for the stream.
@@ -223,10 +218,7 @@ impl Near<'_> {
         let place = home.table.place(start)?;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
         let mut hot = stream.hot.enter(Some(seat));
-        let header = place.read();
-        if header.state() != State::Live || header.is_special() || header.stream() != stream.slot {
-            return None;
-        }
+        let header = place.read_like(stream.header)?;
         let bare = cover == Cover::Bare && !stream.is_durable();
         if bare && !hot.bare.allows() {
             return None;
@@ -235,7 +227,7 @@ impl Near<'_> {
         if bare {
             hot.bare.put(start);
         }
-        place.write(header.cached());
+        place.write_cached(header);
         stream.credit(&mut hot, header.grains(), header.tag());
         let left = hot.front.push(Cached { start, grains: header.grains() });
         drop(hot);

@@ -7,7 +7,7 @@
 use super::account::{Account, unasked};
 use super::biased::Seat;
 use super::device::SMALL;
-use super::doors::{self, this_thread};
+use super::doors;
 use super::pool::Pool;
 use super::stream::Stream;
 use crate::pool::{Cached, Front, Header, Place, Table};
@@ -19,24 +19,21 @@ impl Pool {
     /// As [`Pool::malloc`], from the front cache; or does nothing.
     #[inline(always)]
     pub fn malloc_quick(&self, bytes: u64, device: i32, handle: StreamHandle, tag: u8) -> Option<Address> {
-        let thread = this_thread();
-        let door = doors::nearest(thread, self.id(), Some(device), handle)?;
+        let door = doors::nearest(self.id(), Some(device), handle)?;
         door.behind().1.malloc_quick(&door.seat, bytes, tag)
     }
 
     /// As [`Pool::free`], into the front cache. Returns whether it did that; else nothing happened.
     #[inline(always)]
     pub fn free_quick(&self, at: Address, handle: StreamHandle) -> bool {
-        let thread = this_thread();
-        let Some(door) = doors::nearest(thread, self.id(), None, handle) else { return false };
+        let Some(door) = doors::nearest(self.id(), None, handle) else { return false };
         door.behind().1.free_quick(&door.seat, at, |_, _| Some(())).is_some()
     }
 
     /// As [`Pool::free_while`], likewise.
     #[inline(always)]
     pub fn free_while_quick(&self, at: Address, current: StreamHandle, tag: u8) -> Option<Account> {
-        let thread = this_thread();
-        let door = doors::nearest(thread, self.id(), None, current)?;
+        let door = doors::nearest(self.id(), None, current)?;
         let (home, stream) = door.behind();
         stream.free_quick(&door.seat, at, |place, header| Account::of_tag(tag)(home, place, header))
     }
