@@ -36,6 +36,11 @@ impl Allowance {
         Self { left: nanos(MOVES), since: now, most: nanos(MOVES), share: 100 }
     }
 
+    /// For moves beyond those, which keep a pool from holding much more than it ever needed.
+    pub fn for_needed_moves(now: Instant) -> Self {
+        Self { share: 25, ..Self::for_moves(now) }
+    }
+
     /// For everything that makes room, while chunks of a page are taken.
     pub fn for_small_chunks(now: Instant) -> Self {
         Self { left: nanos(CHUNKS_AT_FIRST), since: now, most: nanos(CHUNKS), share: 64 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::allowance::Allowance;
 use super::export::OnFree;
 use super::fence::Fence;
+use super::growth::Growth;
 use super::private::Private;
 use super::stream::Stream;
 use crate::driver::Physical;
@@ -37,8 +38,8 @@ pub(super) struct Inner {
     pub prepared: Vec<(Physical, u64)>,
     /// Physical memory that is unmapped but that the driver refused to take back.
     pub orphans: Vec<(Physical, u64)>,
-    /// What may still go into moving chunks.
-    pub moves: Allowance,
+    /// Whether chunks are moved or taken.
+    pub growth: Growth,
     /// What may still go into more and smaller chunks than necessary.
     pub small_chunks: Allowance,
     pub figures: Figures,
@@ -99,7 +100,7 @@ impl Inner {
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
-            moves: Allowance::for_moves(Instant::now()),
+            growth: Growth::new(Instant::now()),
             small_chunks: Allowance::for_small_chunks(Instant::now()),
             figures: Figures::default(),
         }

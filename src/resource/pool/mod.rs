@@ -18,6 +18,7 @@ mod device;
 mod doors;
 mod export;
 mod fence;
+mod growth;
 mod hit;
 mod inner;
 mod limits;

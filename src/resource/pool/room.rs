@@ -24,14 +24,6 @@ const FREE_GROWTH: u64 = 128;
 /// Where so many blocks were asked for, the pool is in use, and not being filled with weights: more chunks than necessary pay.
 const IN_USE: u64 = 8192;
 
-/// Beyond so many times what is live, no memory is taken to save moves.
-const GROWTH: u64 = 2;
-
-/// Whether memory may be taken instead of moved. Bytes.
-fn may_grow(held: u64, live: u64) -> bool {
-    held <= live.saturating_mul(GROWTH)
-}
-
 /// For whom room is made.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
@@ -103,7 +95,9 @@ impl DevicePool {
         let mut prepared = false;
         let begun = Instant::now();
         // Pinning memory costs more than any move.
-        let mut may_move = self.backing.is_host() || inner.moves.is_left(begun);
+        let live = (inner.arena.live_grains() + grains) * GRAIN;
+        let allowed = inner.growth.may_move(begun, live) || self.backing.is_host();
+        let mut may_move = allowed;
         inner.arena.many_chunks = inner.small_chunks.is_left(begun) && asker.stream.requests() >= IN_USE;
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
@@ -118,7 +112,7 @@ impl DevicePool {
             let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
-            if !may_move && (over > 0 || !may_grow(held + new_bytes, inner.arena.live_grains() * GRAIN)) {
+            if !may_move && (over > 0 || !inner.growth.may_grow(begun, held + new_bytes, live)) {
                 may_move = true;
                 continue;
             }
@@ -149,7 +143,7 @@ impl DevicePool {
                 Ok(()) => {
                     let took = begun.elapsed();
                     if plan.moves() > 0 {
-                        inner.moves.took(took);
+                        inner.growth.moved(took, !allowed);
                     }
                     if inner.arena.many_chunks {
                         inner.small_chunks.took(took);

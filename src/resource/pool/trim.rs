@@ -2,6 +2,7 @@
 
 use super::device::DevicePool;
 use crate::driver::Physical;
+use crate::units::GRAIN;
 
 impl DevicePool {
     /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
@@ -30,6 +31,8 @@ impl DevicePool {
     fn release_down_to(&self, keep: u64) -> (u64, Option<crate::driver::DriverError>) {
         let mut inner = self.inner.lock();
         self.settle(&mut inner, None);
+        let live = inner.arena.live_grains() * GRAIN;
+        inner.growth.gave_back(live);
         let held = self.physical(&inner);
         let prepared = std::mem::take(&mut inner.prepared);
         self.release_all(&mut inner, &prepared);
