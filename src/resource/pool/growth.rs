@@ -1,8 +1,8 @@
 //! Whether chunks are moved to make room, or new memory is taken.
 //!
-//! Moves keep the pool small and cost time, so they have a share of it (`allowance.rs`). When that is used up the pool grows: freely to an
-//! eighth more than was ever live at once, beyond that only when moves have used up a larger share too, and never to more than twice what
-//! is live now. The eighth is from replays of trainings that had no time for moves left (`docs/performance.md`).
+//! Moves keep the pool small and cost time, so they have a share of it (`allowance.rs`). When that is used up the pool grows: freely to a
+//! fifth more than was ever live at once, beyond that only when moves have used up a larger share too, and never to more than twice what
+//! is live now. The fifth is from replays of trainings that had no time for moves left (`docs/performance.md`).
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use super::allowance::Allowance;
 /// Beyond so many times what is live, no memory is taken to save moves.
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
-const FREELY: u64 = 8;
+const FREELY: u64 = 5;
 
 /// What moves may cost, and what was seen of the pool's need.
 #[derive(Debug)]
 pub(super) struct Growth {
     usual: Allowance,
-    /// For moves that keep the pool from growing beyond the eighth.
+    /// For moves that keep the pool from growing beyond the fifth.
     larger: Allowance,
     /// The most that was live when room was made, since memory was given back last. Bytes.
     peak: u64,
@@ -58,20 +58,20 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn moves_then_an_eighth_then_moves_then_twice_what_is_live() {
+    fn moves_then_a_fifth_then_moves_then_twice_what_is_live() {
         let now = Instant::now();
         let mut growth = Growth::new(now);
         assert!(growth.may_move(now, 800));
         growth.moved(SECOND, false);
         assert!(!growth.may_move(now, 400));
-        assert!(growth.may_grow(now, 800, 400) && growth.may_grow(now, 900, 800));
-        assert!(!growth.may_grow(now, 901, 800), "more than an eighth above 800");
+        assert!(growth.may_grow(now, 800, 400) && growth.may_grow(now, 960, 800));
+        assert!(!growth.may_grow(now, 961, 800), "more than a fifth above 800");
         assert!(!growth.may_grow(now, 801, 400), "more than twice of what is live");
         growth.moved(SECOND, true);
-        assert!(growth.may_grow(now, 901, 800), "nothing is left of the larger share either");
+        assert!(growth.may_grow(now, 961, 800), "nothing is left of the larger share either");
         assert!(!growth.may_grow(now, 801, 400));
         let later = now + 30 * SECOND;
-        assert!(!growth.may_grow(later, 901, 800), "the larger share is back first");
+        assert!(!growth.may_grow(later, 961, 800), "the larger share is back first");
         assert!(!growth.may_move(later, 800));
     }
 
@@ -81,7 +81,7 @@ mod tests {
         let mut growth = Growth::new(now);
         growth.may_move(now, 800);
         growth.gave_back(80);
-        assert!(growth.may_grow(now, 90, 80));
-        assert!(!growth.may_grow(now, 91, 80));
+        assert!(growth.may_grow(now, 96, 80));
+        assert!(!growth.may_grow(now, 97, 80));
     }
 }
