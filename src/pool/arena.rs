@@ -62,6 +62,10 @@ pub struct Arena {
     /// Free blocks of at least a page.
     pub(super) big: PageIndex,
     pub(super) live: u64,
+    /// A page has two to the power of this grains.
+    pub(super) page_bits: u32,
+    /// Where the zone of large requests begins.
+    boundary: u64,
     /// Whether it is worth while to take as many chunks as serve memory best. Its caller says so.
     pub many_chunks: bool,
 }
@@ -70,6 +74,7 @@ impl Arena {
     /// An arena with nothing mapped. `table` is one for these options.
     #[must_use]
     pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
+        debug_assert!(options.page_grains.is_power_of_two());
         let mut arena = Self {
             options,
             table,
@@ -79,11 +84,13 @@ impl Arena {
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
+            page_bits: options.page_grains.ilog2(),
+            boundary: options.small_pages * options.page_grains,
             many_chunks: false,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);
-        let boundary = options.small_pages * options.page_grains;
+        let boundary = arena.boundary;
         let small = arena.add_hole(0, boundary, NONE);
         if options.pages > options.small_pages {
             let large = arena.add_hole(boundary, options.pages * options.page_grains - boundary, small);
@@ -161,14 +168,15 @@ impl Arena {
             Some(id) => id,
             None => self.claim_nobodys(owner, grains)?,
         };
-        let start = self.slab[id].start;
-        self.detach(id);
-        if self.slab[id].len > grains {
-            self.cut(id, start + grains);
-            let rest = self.slab[id].next;
-            self.attach(rest);
-        }
-        self.make_live(id);
+        let block = &self.slab[id];
+        let start = block.start;
+        let taken = if block.len > grains {
+            self.cut_front(id, grains)
+        } else {
+            self.detach_free(id);
+            id
+        };
+        self.make_live(taken);
         Some(start)
     }
 
@@ -178,9 +186,7 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         self.table.clear(start);
         self.live -= self.slab[id].len;
-        let block = &mut self.slab[id];
-        (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
-        self.attach_merged(id);
+        self.free(id, owner, epoch);
     }
 
     pub(super) fn make_live(&mut self, id: BlockId) {
@@ -286,7 +292,7 @@ impl Arena {
     }
 
     pub(super) fn zone_at(&self, start: u64) -> usize {
-        usize::from(start >= self.options.small_pages * self.options.page_grains)
+        usize::from(start >= self.boundary)
     }
 
     /// Puts a block into the index that its kind and owner say.
@@ -294,14 +300,7 @@ impl Arena {
         let block = self.slab[id];
         let zone = self.zone_at(block.start);
         match block.kind {
-            Kind::Free => {
-                let owner = &mut self.owners[block.owner as usize];
-                owner.free += block.len;
-                owner.sets[zone].insert(&mut self.slab, id);
-                if block.len >= self.options.page_grains {
-                    self.big.insert(block.start / self.options.page_grains, id);
-                }
-            }
+            Kind::Free => self.attach_free(id),
             Kind::Hole => {
                 self.holes[zone].insert(block.start, id);
             }
@@ -313,14 +312,7 @@ impl Arena {
         let block = self.slab[id];
         let zone = self.zone_at(block.start);
         match block.kind {
-            Kind::Free => {
-                let owner = &mut self.owners[block.owner as usize];
-                owner.free -= block.len;
-                owner.sets[zone].remove(&mut self.slab, id);
-                if block.len >= self.options.page_grains {
-                    self.big.remove(block.start / self.options.page_grains);
-                }
-            }
+            Kind::Free => self.detach_free(id),
             Kind::Hole => {
                 self.holes[zone].remove(&block.start);
             }
@@ -397,9 +389,6 @@ impl Arena {
         if right.next != NONE {
             self.slab[right.next].prev = id;
         }
-        // What is left in the slab must match nothing that a stale index could look for.
-        self.slab[right_id].kind = Kind::Live;
-        self.slab[right_id].len = 0;
         self.slab.remove(right_id);
     }
 }

@@ -68,6 +68,9 @@ impl Slab {
     }
 
     pub fn remove(&mut self, id: BlockId) {
+        // What is left must match nothing that a stale index could look for.
+        let left = &mut self[id];
+        (left.kind, left.len) = (Kind::Live, 0);
         self.vacant.push(id);
     }
 

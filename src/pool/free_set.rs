@@ -50,7 +50,26 @@ const fn list_of(len: u64) -> usize {
 impl FreeSet {
     pub fn insert(&mut self, slab: &mut Slab, id: BlockId) {
         self.count += 1;
-        let list = list_of(slab[id].len);
+        self.link(slab, id, list_of(slab[id].len));
+    }
+
+    pub fn remove(&mut self, slab: &mut Slab, id: BlockId) {
+        self.count -= 1;
+        self.unlink(slab, id, list_of(slab[id].len));
+    }
+
+    /// Gives a block of the set another length.
+    pub fn resize(&mut self, slab: &mut Slab, id: BlockId, len: u64) {
+        let (old, new) = (list_of(slab[id].len), list_of(len));
+        slab[id].len = len;
+        if old != new {
+            self.unlink(slab, id, old);
+            self.link(slab, id, new);
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
         let head = std::mem::replace(&mut self.heads[list], id);
         let block = &mut slab[id];
         (block.link_prev, block.link_next) = (NONE, head);
@@ -62,9 +81,9 @@ impl FreeSet {
         self.summary |= 1 << (list / 64);
     }
 
-    pub fn remove(&mut self, slab: &mut Slab, id: BlockId) {
-        self.count -= 1;
-        let Block { len, link_prev, link_next, .. } = slab[id];
+    #[inline]
+    fn unlink(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
+        let Block { link_prev, link_next, .. } = slab[id];
         if link_next != NONE {
             slab[link_next].link_prev = link_prev;
         }
@@ -72,7 +91,6 @@ impl FreeSet {
             slab[link_prev].link_next = link_next;
             return;
         }
-        let list = list_of(len);
         self.heads[list] = link_next;
         if link_next == NONE {
             self.bits[list / 64] &= !(1 << (list % 64));
@@ -84,20 +102,29 @@ impl FreeSet {
 
     /// The shortest block of at least `len` grains, or one that is longer by less than a 64th.
     pub fn best_fit(&self, slab: &Slab, len: u64) -> Option<BlockId> {
-        let list = list_of(len);
-        if len > EXACT
-            && let Some(found) = self.shortest(slab, list, len)
-        {
-            return Some(found);
+        let list = self.first_list_from(list_of(len))?;
+        if list < EXACT as usize {
+            return Some(self.heads[list]);
         }
-        let found = self.first_list_from(if len > EXACT { list + 1 } else { list })?;
-        if found < EXACT as usize { Some(self.heads[found]) } else { self.shortest(slab, found, len) }
+        // The blocks of the first list may all be shorter, those of the next are not.
+        self.shortest(slab, list, len).or_else(|| self.shortest(slab, self.first_list_from(list + 1)?, len))
     }
 
     /// The shortest of a list's first blocks that has `len` grains; among equals the lowest.
     fn shortest(&self, slab: &Slab, list: usize, len: u64) -> Option<BlockId> {
-        let blocks = self.list(slab, list).take(LOOK).filter(|&id| slab[id].len >= len);
-        blocks.min_by_key(|&id| (slab[id].len, slab[id].start))
+        let (mut best, mut shortest) = (NONE, (u64::MAX, u64::MAX));
+        let mut id = self.heads[list];
+        for _ in 0..LOOK {
+            if id == NONE {
+                break;
+            }
+            let block = &slab[id];
+            if block.len >= len && (block.len, block.start) < shortest {
+                (best, shortest) = (id, (block.len, block.start));
+            }
+            id = block.link_next;
+        }
+        (best != NONE).then_some(best)
     }
 
     fn list<'a>(&'a self, slab: &'a Slab, list: usize) -> impl Iterator<Item = BlockId> + 'a {
@@ -106,6 +133,9 @@ impl FreeSet {
     }
 
     fn first_list_from(&self, list: usize) -> Option<usize> {
+        if self.summary == 0 {
+            return None;
+        }
         let word = list / 64;
         let here = self.bits.get(word)? & (u64::MAX << (list % 64));
         if here != 0 {

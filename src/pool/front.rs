@@ -78,17 +78,17 @@ impl Few {
         true
     }
 
-    /// Keeps the block; what no longer fits, the oldest, comes back.
-    fn push(&mut self, block: Cached, bound: u32) -> Option<Cached> {
-        if self.push_if_room(block, bound) {
-            return None;
+    /// Keeps the block in a full bin; the oldest comes back. pre: there are as many as may be, [`FEW`] or [`LONG`].
+    fn replace_oldest(&mut self, block: Cached) -> Cached {
+        let Ok(new) = u32::try_from(block.grains) else { return block };
+        let ([a, b, c, d], [k, l, m, n]) = (self.starts, self.grains);
+        // Written out: moving so little in memory costs a call.
+        if self.count as usize == FEW {
+            (self.starts, self.grains) = ([b, c, d, block.start], [l, m, n, new]);
+        } else {
+            (self.starts, self.grains) = ([b, block.start, c, d], [l, new, m, n]);
         }
-        if block.grains > u32::MAX.into() {
-            return Some(block);
-        }
-        let oldest = self.remove(0);
-        self.push_if_room(block, bound);
-        Some(oldest)
+        Cached { start: a, grains: k.into() }
     }
 
     fn blocks(&self) -> impl Iterator<Item = Cached> {
@@ -127,6 +127,7 @@ pub struct Front {
 
 /// Blocks over 1 MiB that a front keeps.
 const LONG: u32 = 2;
+const _: () = assert!(FEW == 4 && LONG == 2, "replace_oldest is written for these");
 
 impl Default for Front {
     fn default() -> Self {
@@ -182,7 +183,8 @@ impl Front {
         if self.push_if_room(block) {
             return None;
         }
-        if block.grains <= EXACT { Some(block) } else { self.push_longer(block) }
+        let full = if block.grains > EXACT { self.few(block.grains) } else { None };
+        Some(full.map_or(block, |(few, _)| few.replace_oldest(block)))
     }
 
     /// Keeps a block if no other has to go for it. Returns whether it did.
@@ -199,15 +201,6 @@ impl Front {
         let kept = self.few(grains).is_some_and(|(few, bound)| few.push_if_room(block, bound));
         self.filled |= kept;
         kept
-    }
-
-    #[inline(never)]
-    fn push_longer(&mut self, block: Cached) -> Option<Cached> {
-        self.filled = true;
-        match self.few(block.grains) {
-            Some((few, bound)) => few.push(block, bound),
-            None => Some(block),
-        }
     }
 
     /// Grains held. For checks: adds up.

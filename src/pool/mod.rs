@@ -49,6 +49,7 @@ mod check;
 mod chunk;
 mod chunk_size;
 mod commit;
+mod free_blocks;
 mod free_set;
 mod front;
 mod header;

@@ -122,9 +122,14 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
 
     /// Waits for the value, which is then used for a moment. With a `seat` of its own the calling thread may become the holder; where
     /// it is that by another seat, by this one from now on.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, seat: Option<&'static Seat>) -> Guard<'_, T, R, WHAT> {
-        self.enter_held(seat).unwrap_or_else(|| self.admit(self.lock.lock(), seat))
+        seat.and_then(|seat| self.enter_as(seat)).unwrap_or_else(|| self.wait(seat))
+    }
+
+    #[inline(never)]
+    fn wait(&self, seat: Option<&'static Seat>) -> Guard<'_, T, R, WHAT> {
+        self.enter_unnamed(seat).unwrap_or_else(|| self.admit(self.lock.lock(), seat))
     }
 
     /// The same if nobody else has it.
@@ -134,7 +139,12 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         if self.lock.is_locked() {
             return None;
         }
-        self.enter_held(seat).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
+        seat.and_then(|seat| self.enter_as(seat)).or_else(|| self.try_wait(seat))
+    }
+
+    #[inline(never)]
+    fn try_wait(&self, seat: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
+        self.enter_unnamed(seat).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
     }
 
     /// Waits for the value, which may then be used for long: others wait for the lock.
@@ -151,10 +161,9 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         (seat.owner.load(Ordering::Relaxed) == this_thread()).then_some(seat)
     }
 
-    #[inline]
-    fn enter_held(&self, wanted: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
-        let fits = |seat: &&'static Seat| wanted.is_none_or(|wanted| ptr::eq(*seat, wanted));
-        self.own_seat().filter(fits).and_then(|seat| self.enter_as(seat))
+    /// By whichever seat of this thread is the holder's, where the caller named none.
+    fn enter_unnamed(&self, named: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
+        self.own_seat().filter(|_| named.is_none()).and_then(|seat| self.enter_as(seat))
     }
 
     /// Lets a thread in that has the lock, once no other holder is inside.

@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::Capture;
-use crate::pool::{Cached, Header, Place};
+use crate::pool::{Cached, Front, Header, Place};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A stream that this thread used lately, and its device.
@@ -186,7 +186,9 @@ impl Near<'_> {
             }
         };
         home.table.give_out(start, Header::live(grains, stream.slot, tag, false), unasked(bytes));
-        home.table.come_near(start, &mut hot.last_leaf);
+        if grains <= Front::SHORT {
+            home.table.come_near(start, &mut hot.last_leaf);
+        }
         let peak = stream.charge(hot, grains, tag);
         drop(held);
         if peak {
