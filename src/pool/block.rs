@@ -9,8 +9,9 @@ pub type Owner = u32;
 /// The owner of memory whose every use is proven to be over.
 pub const IDLE: Owner = 0;
 
-/// No block.
-pub(super) const NONE: BlockId = BlockId::MAX;
+/// No block. Its place in the slab may be written, so that who links blocks need not ask whether there is one: an unforeseeable
+/// branch costs more than a store. Nothing that is read there means anything, but that it is never free.
+pub(super) const NONE: BlockId = 0;
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +50,20 @@ impl Block {
     }
 }
 
-/// All blocks. An index stays valid until its block is removed; freed places are used again.
-#[derive(Debug, Default)]
+/// All blocks, behind one that is none. An index stays valid until its block is removed; freed places are used again.
+#[derive(Debug)]
 pub(super) struct Slab {
     blocks: Vec<Block>,
     vacant: Vec<BlockId>,
+}
+
+impl Default for Slab {
+    fn default() -> Self {
+        let (start, len, epoch) = (0, 0, 0);
+        let (prev, next, link_prev, link_next) = (NONE, NONE, NONE, NONE);
+        let none = Block { start, len, prev, next, kind: Kind::Live, owner: IDLE, epoch, link_prev, link_next };
+        Self { blocks: vec![none], vacant: Vec::new() }
+    }
 }
 
 impl Slab {
@@ -75,7 +85,12 @@ impl Slab {
     }
 
     pub fn len(&self) -> usize {
-        self.blocks.len() - self.vacant.len()
+        self.blocks.len() - 1 - self.vacant.len()
+    }
+
+    /// A block that was not removed.
+    pub fn any(&self) -> BlockId {
+        self.blocks.iter().position(|block| block.len > 0).map_or(NONE, |place| place as BlockId)
     }
 
     /// The block, if the index was ever given out.

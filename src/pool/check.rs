@@ -79,14 +79,8 @@ impl Arena {
 
     pub(super) fn first_block(&self) -> BlockId {
         // Zones are made first, so a walk back from any block ends at the arena's start.
-        let mut id = 0;
-        if self.slab.len() == 0 {
-            return NONE;
-        }
         let holes = self.holes.iter().flat_map(BTreeMap::values).copied();
-        if let Some(found) = holes.chain(self.big.descending()).next() {
-            id = found;
-        }
+        let mut id = holes.chain(self.big.descending()).next().unwrap_or_else(|| self.slab.any());
         while self.slab[id].prev != NONE {
             id = self.slab[id].prev;
         }

@@ -3,7 +3,7 @@
 //! Every request that no front serves takes these steps. What stays true of a block that changes its length is left as it is.
 
 use super::arena::Arena;
-use super::block::{Block, BlockId, Kind, NONE, Owner};
+use super::block::{Block, BlockId, Kind, Owner};
 
 impl Arena {
     /// Puts a free block into its owner's lists.
@@ -55,9 +55,7 @@ impl Arena {
     pub(super) fn cut_front(&mut self, id: BlockId, grains: u64) -> BlockId {
         let block = self.slab[id];
         let cut = self.slab.add(Block { len: grains, next: id, ..block });
-        if block.prev != NONE {
-            self.slab[block.prev].next = cut;
-        }
+        self.slab[block.prev].next = cut;
         self.slab[id].prev = cut;
         self.reshape(id, block.start + grains, block.len - grains);
         cut
@@ -68,10 +66,8 @@ impl Arena {
         let Block { start, len, prev, next, .. } = self.slab[id];
         let zone = self.zone_at(start);
         let joins = |side: BlockId| {
-            side != NONE && {
-                let side = &self.slab[side];
-                side.kind == Kind::Free && side.owner == owner && self.zone_at(side.start) == zone
-            }
+            let side = &self.slab[side];
+            side.kind == Kind::Free && side.owner == owner && self.zone_at(side.start) == zone
         };
         match (joins(prev), joins(next)) {
             (false, false) => {
@@ -108,12 +104,8 @@ impl Arena {
     /// Takes a block that is in no list out of the order of addresses.
     fn leave_out(&mut self, id: BlockId) {
         let Block { prev, next, .. } = self.slab[id];
-        if prev != NONE {
-            self.slab[prev].next = next;
-        }
-        if next != NONE {
-            self.slab[next].prev = prev;
-        }
+        self.slab[prev].next = next;
+        self.slab[next].prev = prev;
         self.slab.remove(id);
     }
 }

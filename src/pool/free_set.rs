@@ -58,6 +58,8 @@ impl FreeSet {
         self.unlink(slab, id, list_of(slab[id].len));
     }
 
+    // Which of two ways a block is linked is as good as random, so there is only one.
+
     /// Gives a block of the set another length.
     pub fn resize(&mut self, slab: &mut Slab, id: BlockId, len: u64) {
         let (old, new) = (list_of(slab[id].len), list_of(len));
@@ -73,10 +75,7 @@ impl FreeSet {
         let head = std::mem::replace(&mut self.heads[list], id);
         let block = &mut slab[id];
         (block.link_prev, block.link_next) = (NONE, head);
-        if head != NONE {
-            slab[head].link_prev = id;
-            return;
-        }
+        slab[head].link_prev = id;
         self.bits[list / 64] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }
@@ -84,20 +83,13 @@ impl FreeSet {
     #[inline]
     fn unlink(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
         let Block { link_prev, link_next, .. } = slab[id];
-        if link_next != NONE {
-            slab[link_next].link_prev = link_prev;
-        }
-        if link_prev != NONE {
-            slab[link_prev].link_next = link_next;
-            return;
-        }
-        self.heads[list] = link_next;
-        if link_next == NONE {
-            self.bits[list / 64] &= !(1 << (list % 64));
-            if self.bits[list / 64] == 0 {
-                self.summary &= !(1 << (list / 64));
-            }
-        }
+        slab[link_next].link_prev = link_prev;
+        slab[link_prev].link_next = link_next;
+        let head = &mut self.heads[list];
+        *head = if link_prev == NONE { link_next } else { *head };
+        let word = &mut self.bits[list / 64];
+        *word &= !(u64::from(*head == NONE) << (list % 64));
+        self.summary &= !(u64::from(*word == 0) << (list / 64));
     }
 
     /// The shortest block of at least `len` grains, or one that is longer by less than a 64th.

@@ -3,12 +3,12 @@
 //! Of blocks that long only one can start in a page, so each has the place of the page in which it starts. A tree of
 //! bits over the places finds the next one below in a few words; adding and removing touch a word or two.
 
-use super::block::BlockId;
+use super::block::{BlockId, NONE};
 
 /// Blocks by the page that they start in.
 #[derive(Debug)]
 pub(super) struct PageIndex {
-    /// By page: the block's index and 1; 0 where there is none, so that untouched memory costs nothing.
+    /// By page; untouched memory, which is [`NONE`], costs nothing.
     blocks: Vec<BlockId>,
     /// Bit `i` of a level: word `i` of the level below is not zero; of the lowest: there is a block at place `i`.
     levels: Vec<Vec<u64>>,
@@ -27,12 +27,12 @@ impl PageIndex {
                 break;
             }
         }
-        Self { blocks: vec![0; pages], levels }
+        Self { blocks: vec![NONE; pages], levels }
     }
 
     pub fn insert(&mut self, page: u64, id: BlockId) {
         let mut place = page as usize;
-        self.blocks[place] = id + 1;
+        self.blocks[place] = id;
         for level in &mut self.levels {
             let word = &mut level[place / 64];
             let was_empty = *word == 0;
@@ -46,7 +46,7 @@ impl PageIndex {
 
     pub fn remove(&mut self, page: u64) {
         let mut place = page as usize;
-        self.blocks[place] = 0;
+        self.blocks[place] = NONE;
         for level in &mut self.levels {
             let word = &mut level[place / 64];
             *word &= !(1 << (place % 64));
@@ -59,7 +59,7 @@ impl PageIndex {
 
     /// The block that starts in this page.
     pub fn get(&self, page: u64) -> Option<BlockId> {
-        self.blocks.get(page as usize)?.checked_sub(1)
+        self.blocks.get(page as usize).copied().filter(|&id| id != NONE)
     }
 
     /// The last block that starts in this page or before it.
@@ -101,7 +101,7 @@ mod tests {
         let mut index = PageIndex::new(PAGES);
         let mut model = std::collections::BTreeMap::new();
         let mut state = 7_u64;
-        for step in 0..20_000_u32 {
+        for step in 1..20_000_u32 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Dense for a while, then sparse.
             let page = (state >> 33) % PAGES;
