@@ -19,10 +19,13 @@ inline double median(std::vector<double> values) {
 }
 
 // Nanoseconds of one of the `count` things that `body(count)` does: the median of several repeats, each long enough for
-// the clock. Finding that length warms up what is measured. `settle` runs between repeats and is not timed.
+// the clock. Finding that length warms up what is measured; what the first call takes besides says nothing about it. `settle`
+// runs between repeats and is not timed.
 template <class Body, class Settle>
 double per_call_ns(Body body, Settle settle) {
   long count = 1;
+  body(count);
+  settle();
   for (;;) {
     auto start = Clock::now();
     body(count);
