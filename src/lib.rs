@@ -19,6 +19,7 @@
 //! C programs use `include/forebay.h`, which is made from [`abi`]. Rust programs can use [`resource::Pool`].
 
 pub mod abi;
+mod cpu;
 pub mod driver;
 pub mod pool;
 pub mod resource;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 /// The longest file that a person reads in one go.
 const MOST_LINES: usize = 500;
 
-/// For each layer, those that it may name. `units` and `observe` are leaves that everybody may use.
+/// For each layer, those that it may name. `units` and `cpu` are leaves.
 const MAY_USE: [(&str, &[&str]); 6] = [
-    ("abi", &["abi", "resource", "pool", "driver", "observe", "units"]),
-    ("resource", &["resource", "pool", "driver", "observe", "units"]),
-    ("pool", &["pool", "units"]),
+    ("abi", &["abi", "resource", "pool", "driver", "units"]),
+    ("resource", &["resource", "pool", "driver", "units"]),
+    ("pool", &["pool", "cpu", "units"]),
     ("driver", &["driver", "units"]),
-    ("observe", &["observe", "units"]),
+    ("cpu", &[]),
     ("units", &["units"]),
 ];
 
@@ -205,7 +205,7 @@ fn an_upward_call_is_caught_however_it_is_written() {
     caught("resource/pool.rs", "use crate::{units::Address, abi::guard};", "crate::abi");
     caught("resource/pool.rs", "use crate::{\n    units::{Address, GRAIN},\n    abi::guard,\n};", "crate::abi");
     caught("units.rs", "use crate::pool::Arena;", "crate::pool");
-    caught("observe/mod.rs", "use crate::driver::Driver;", "crate::driver");
+    caught("cpu.rs", "use crate::driver::Driver;", "crate::driver");
     caught("resource/pool.rs", "type A = fn(crate::pool::Arena, crate::abi::Fault);", "crate::abi");
 }
 

@@ -4,6 +4,7 @@
 
 use super::arena::Arena;
 use super::block::{Block, BlockId, Kind, Owner};
+use crate::cpu::prefetch;
 
 impl Arena {
     /// Puts a free block into its owner's lists.
@@ -90,6 +91,19 @@ impl Arena {
                 self.leave_out(next);
                 self.extend(prev, self.slab[prev].start, len + right.len, epoch.max(right.epoch));
             }
+        }
+    }
+
+    /// Fetches what [`Arena::give`] of two live blocks will look at, into the cache: of `soon`, which comes next, the neighbours; of `later` only
+    /// its own entry.
+    pub fn await_give(&self, soon: u64, later: u64) {
+        let block = |start| self.slab.get(self.table.block(start));
+        if let Some(block) = block(later) {
+            prefetch(block);
+        }
+        if let Some(block) = block(soon) {
+            prefetch(&self.slab[block.prev]);
+            prefetch(&self.slab[block.next]);
         }
     }
 

@@ -203,6 +203,14 @@ impl Front {
         kept
     }
 
+    /// The block of a full bin of several lengths that goes when the next one comes, where `grains` is one of them.
+    #[inline]
+    pub fn next_to_go(&self, grains: u64) -> Option<u64> {
+        (EXACT < grains && grains <= BINNED)
+            .then(|| self.stepped[stepped_bin(grains)?].starts.first().copied())
+            .flatten()
+    }
+
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {

@@ -255,7 +255,7 @@ impl DevicePool {
         }
         let left = stream.hot.enter(None).front.push(Cached { start, grains: header.grains() });
         if let Some(block) = left {
-            self.give_back(stream, block, None);
+            self.give_back(stream, block, None, None);
         }
         Ok(())
     }
@@ -275,12 +275,21 @@ impl DevicePool {
         self.free_special(stream, start, header, Freeing { behind: Behind::Everything, captured })
     }
 
-    /// Takes a block that a front cache did not keep.
+    /// Takes a block that a front cache did not keep. `to_come`: the ones that it will not keep next, and some time after that.
     #[inline(never)]
-    pub(super) fn give_back(&self, stream: &Stream, block: Cached, seat: Option<&'static Seat>) {
+    pub(super) fn give_back(
+        &self,
+        stream: &Stream,
+        block: Cached,
+        to_come: Option<(u64, u64)>,
+        seat: Option<&'static Seat>,
+    ) {
         let mut inner = self.inner.enter(seat);
         let epoch = inner.epoch(stream.slot);
         inner.arena.give(block.start, stream.owner, epoch);
+        if let Some((soon, later)) = to_come {
+            inner.arena.await_give(soon, later);
+        }
     }
 
     /// Ends a live block's life in the books, if its header still says so.

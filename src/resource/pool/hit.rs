@@ -232,9 +232,10 @@ impl Near<'_> {
         place.write_cached(header);
         stream.credit(&mut hot, header.grains(), header.tag());
         let left = hot.front.push(Cached { start, grains: header.grains() });
-        drop(hot);
         if let Some(left) = left {
-            home.give_back(stream, left, Some(seat));
+            let next = hot.front.next_to_go(left.grains);
+            drop(hot);
+            home.give_back(stream, left, next.map(|next| (next, start)), Some(seat));
         }
         Some(seen)
     }
