@@ -1275,10 +1275,12 @@ enum forebay_status forebay_report(const struct forebay_pool *pool,
                                    size_t capacity,
                                    size_t *needed);
 
-// Verifies every equation of the pool. Slow, and stops allocations meanwhile; for tests.
+// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
+// one place to another is in neither, and the sums would not fit.
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
-enum forebay_status forebay_check(const struct forebay_pool *pool, int32_t device);
+enum forebay_status forebay_check(const struct forebay_pool *pool,
+                                  int32_t device);
 
 // A short English text for a status; "unknown status" for any other number. Static; never NULL.
 // Any thread.

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <shared_mutex>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,15 @@ forebay_pool *pool;
 unsigned long long *mismatches;       // device memory: words that were not what they should be
 Counters counters;
 bool sabotage = false;
+
+// The pool is asked to prove itself while no thread is in it. Who waits for that keeps others from coming in.
+std::shared_mutex at_work;
+std::mutex door;
+
+std::shared_lock<std::shared_mutex> come_in() {
+  std::lock_guard<std::mutex> through(door);
+  return std::shared_lock(at_work);
+}
 
 std::mutex exchange_lock;
 std::vector<std::pair<Block, cudaEvent_t>> exchange;
@@ -111,6 +121,7 @@ class Worker {
 
   void run(std::chrono::steady_clock::time_point end) {
     for (uint64_t step = 0; std::chrono::steady_clock::now() < end; step++) {
+      auto here = come_in();
       unsigned dice = below(100);
       if (blocks_.empty() || (dice < 45 && blocks_.size() < kHeld)) allocate();
       else if (dice < 60) check_and_free(take());
@@ -121,7 +132,10 @@ class Worker {
       else if (dice < 98) replace_stream();
       else hold_back(any_stream());
       if (step % 256 == 255) settle(step);
+      here.unlock();
+      if (step % 8192 == 8191) prove();
     }
+    auto here = come_in();
     while (!blocks_.empty()) check_and_free(take());
     for (cudaStream_t stream : temporary_) must(cudaStreamDestroy(stream), "cudaStreamDestroy");
     for (cudaStream_t stream : registered_) {
@@ -266,13 +280,18 @@ class Worker {
     counters.dead_streams++;
   }
 
-  void settle(uint64_t step) {  // keeps the queues short, and asks the pool to prove itself now and then
+  static void prove() {
+    std::lock_guard<std::mutex> nobody_comes(door);
+    std::unique_lock<std::shared_mutex> alone(at_work);
+    must(forebay_check(pool, kDevice), "forebay_check");
+  }
+
+  void settle(uint64_t step) {  // keeps the queues short
     must(cudaGetLastError(), "a kernel launch");
     for (cudaStream_t stream : registered_) must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     for (cudaStream_t stream : temporary_) must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     uint64_t released = 0;
     if (step % 4096 == 4095) must(forebay_trim(pool, kDevice, below(2) << 30, &released), "forebay_trim");
-    if (step % 8192 == 8191) must(forebay_check(pool, kDevice), "forebay_check");
   }
 
   std::mt19937_64 random_;

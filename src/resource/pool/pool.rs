@@ -411,7 +411,7 @@ impl Pool {
         Ok(self.device(device)?.report())
     }
 
-    /// Verifies every equation of the pool. Slow; for tests.
+    /// Verifies every equation of the pool. Slow; for tests. What other threads allocate or free meanwhile may not fit them.
     ///
     /// # Errors
     /// [`Error::Invalid`] with a sentence about the first equation that fails.
