@@ -100,7 +100,6 @@ pub(super) unsafe fn malloc_quick(
 ///
 /// # Safety
 /// As [`forebay_malloc`].
-#[cold]
 #[inline(never)]
 unsafe extern "C" fn malloc_guarded(
     pool: *mut ForebayPool,
@@ -192,7 +191,6 @@ pub(super) unsafe fn free_quick(pool: *mut ForebayPool, ptr: *mut c_void, stream
 
 /// # Safety
 /// As [`forebay_free`].
-#[cold]
 #[inline(never)]
 unsafe extern "C" fn free_guarded(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
     guard::status(|| {
