@@ -127,6 +127,7 @@ impl Arena {
             kind: Kind::Hole,
             owner: IDLE,
             epoch: 0,
+            list: 0,
             link_prev: NONE,
             link_next: NONE,
         };
@@ -182,9 +183,8 @@ impl Arena {
 
     /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
     pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
-        let id = self.live_at(start);
+        let id = self.known_live(start, self.table.clear(start));
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
-        self.table.clear(start);
         self.live -= self.slab[id].len;
         self.free(id, owner, epoch);
     }
@@ -198,10 +198,14 @@ impl Arena {
 
     /// The live block that starts there. pre: there is one.
     pub(super) fn live_at(&self, start: u64) -> BlockId {
+        self.known_live(start, self.table.block(start))
+    }
+
+    /// The same, where the table names `id`.
+    fn known_live(&self, start: u64, id: BlockId) -> BlockId {
         let starts_here = |id: BlockId| {
             self.slab.get(id).is_some_and(|block| (block.start, block.kind) == (start, Kind::Live) && block.len > 0)
         };
-        let id = self.table.block(start);
         if starts_here(id) {
             return id;
         }

@@ -39,7 +39,8 @@ pub(super) struct Block {
     /// For free blocks: whose order, and up to which epoch.
     pub owner: Owner,
     pub epoch: u64,
-    /// Links of the list that a free block is in.
+    /// The list that a free block is in, and its links there.
+    pub list: u16,
     pub link_prev: BlockId,
     pub link_next: BlockId,
 }
@@ -61,7 +62,8 @@ impl Default for Slab {
     fn default() -> Self {
         let (start, len, epoch) = (0, 0, 0);
         let (prev, next, link_prev, link_next) = (NONE, NONE, NONE, NONE);
-        let none = Block { start, len, prev, next, kind: Kind::Live, owner: IDLE, epoch, link_prev, link_next };
+        let none =
+            Block { start, len, prev, next, kind: Kind::Live, owner: IDLE, epoch, list: 0, link_prev, link_next };
         Self { blocks: vec![none], vacant: Vec::new() }
     }
 }

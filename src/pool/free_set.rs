@@ -16,6 +16,7 @@ const LONGEST: u64 = (1 << 36) - 1;
 const LISTS: usize = list_of(LONGEST) + 1;
 const WORDS: usize = LISTS.div_ceil(64);
 const _: () = assert!(WORDS <= 64, "one word sums up all words");
+const _: () = assert!(LISTS <= u16::MAX as usize, "a block names its list");
 /// Blocks of a list of long ones that are looked at.
 const LOOK: usize = 16;
 
@@ -55,18 +56,18 @@ impl FreeSet {
 
     pub fn remove(&mut self, slab: &mut Slab, id: BlockId) {
         self.count -= 1;
-        self.unlink(slab, id, list_of(slab[id].len));
+        self.unlink(slab, id);
     }
 
     // Which of two ways a block is linked is as good as random, so there is only one.
 
     /// Gives a block of the set another length.
     pub fn resize(&mut self, slab: &mut Slab, id: BlockId, len: u64) {
-        let (old, new) = (list_of(slab[id].len), list_of(len));
+        let list = list_of(len);
         slab[id].len = len;
-        if old != new {
-            self.unlink(slab, id, old);
-            self.link(slab, id, new);
+        if usize::from(slab[id].list) != list {
+            self.unlink(slab, id);
+            self.link(slab, id, list);
         }
     }
 
@@ -74,15 +75,16 @@ impl FreeSet {
     fn link(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
         let head = std::mem::replace(&mut self.heads[list], id);
         let block = &mut slab[id];
-        (block.link_prev, block.link_next) = (NONE, head);
+        (block.list, block.link_prev, block.link_next) = (list as u16, NONE, head);
         slab[head].link_prev = id;
         self.bits[list / 64] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }
 
     #[inline]
-    fn unlink(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
-        let Block { link_prev, link_next, .. } = slab[id];
+    fn unlink(&mut self, slab: &mut Slab, id: BlockId) {
+        let Block { list, link_prev, link_next, .. } = slab[id];
+        let list = usize::from(list);
         slab[link_next].link_prev = link_prev;
         slab[link_prev].link_next = link_next;
         let head = &mut self.heads[list];

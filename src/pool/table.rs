@@ -303,12 +303,13 @@ impl Table {
         self.place_for(grain, header.grains()).write(header);
     }
 
-    /// Says that nobody has the block any more that starts there. pre: only the caller has it.
+    /// Says that nobody has the block any more that starts there, and answers as [`Table::block`] did before. pre: only the caller
+    /// has it.
     #[inline]
-    pub(super) fn clear(&self, grain: u64) {
-        if let Some(place) = self.place(grain) {
-            place.write(Header::ABSENT);
-        }
+    pub(super) fn clear(&self, grain: u64) -> BlockId {
+        let Some(place) = self.place(grain) else { return NONE };
+        place.write(Header::ABSENT);
+        place.block()
     }
 
     /// Writes the cell of a block that is given out, and how many of its bytes were not asked for.
