@@ -106,7 +106,8 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         }
     }
 
-    /// The value for a moment, if `seat`, the calling thread's, is the holder's.
+    /// The value for a moment, if `seat`, the calling thread's, is the holder's. pre: by that seat the thread is inside of nothing else
+    /// of this kind, since the word that it is would be taken back here.
     #[inline(always)]
     pub fn enter_as(&self, seat: &'static Seat) -> Option<Guard<'_, T, R, WHAT>> {
         seat.inside[WHAT].store(true, Ordering::Relaxed);
