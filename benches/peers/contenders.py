@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-DEVICE = ("pairs", "random", "kernels", "handed_over", "threads", "other_thread", "replay")
+#: In the order in which a program does them.
+DEVICE = ("pairs", "replay", "random", "kernels", "handed_over", "threads", "other_thread")
 PINNED = ("pinned_pairs", "pinned_random")
 WITHOUT_MEMORY = tuple(workload for workload in DEVICE if workload != "kernels")  # these write to what they are given
 
@@ -44,7 +45,7 @@ CONTENDERS = (
     Contender("rmm_binning", "RMM binning", "rmm_binning", ("rmm",)),
     Contender("torch", "PyTorch", "torch", ("torch",)),
     Contender("torch_expandable", "PyTorch, expandable", "torch", ("torch",), environment=EXPANDABLE,
-              workloads=("random", "replay")),
+              workloads=("replay", "random")),
     Contender("cuda_malloc", "cudaMalloc", "cuda_malloc", patience=0.2),
     Contender("harness", "(harness)", "harness", workloads=WITHOUT_MEMORY, role="aside"),
     Contender("forebay_pinned", "Forebay", "forebay_pinned", ("forebay",), workloads=PINNED, patience=3, role="ours"),
