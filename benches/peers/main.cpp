@@ -30,7 +30,7 @@ struct Workload {
 template <class C>
 std::vector<Workload> workloads() {
   if constexpr (C::kDevice) {
-    // Traces before random sizes: those use up what time a pool has for them, and no training comes after them.
+    // Traces before random sizes: these use up the time that a pool gives to moving chunks, and no training comes after such a thing.
     return {{"pairs", pairs<C>},             {"replay", replay<C>},   {"random", random<C>},            {"kernels", kernels<C>},
             {"handed_over", handed_over<C>}, {"threads", threads<C>}, {"other_thread", other_thread<C>}};
   } else {

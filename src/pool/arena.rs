@@ -185,8 +185,10 @@ impl Arena {
     pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
         let id = self.known_live(start, self.table.clear(start));
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
-        self.live -= self.slab[id].len;
-        self.free(id, owner, epoch);
+        let block = &mut self.slab[id];
+        self.live -= block.len;
+        (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
+        self.attach_merged(id);
     }
 
     pub(super) fn make_live(&mut self, id: BlockId) {
@@ -301,24 +303,22 @@ impl Arena {
 
     /// Puts a block into the index that its kind and owner say.
     pub(super) fn attach(&mut self, id: BlockId) {
-        let block = self.slab[id];
-        let zone = self.zone_at(block.start);
-        match block.kind {
+        let Block { start, kind, .. } = self.slab[id];
+        match kind {
             Kind::Free => self.attach_free(id),
             Kind::Hole => {
-                self.holes[zone].insert(block.start, id);
+                self.holes[self.zone_at(start)].insert(start, id);
             }
             Kind::Live | Kind::Retiring => {}
         }
     }
 
     pub(super) fn detach(&mut self, id: BlockId) {
-        let block = self.slab[id];
-        let zone = self.zone_at(block.start);
-        match block.kind {
+        let Block { start, kind, .. } = self.slab[id];
+        match kind {
             Kind::Free => self.detach_free(id),
             Kind::Hole => {
-                self.holes[zone].remove(&block.start);
+                self.holes[self.zone_at(start)].remove(&start);
             }
             Kind::Live | Kind::Retiring => {}
         }
@@ -356,21 +356,26 @@ impl Arena {
 
     /// Joins a detached block with its neighbours where they can be one, and attaches it.
     pub(super) fn attach_merged(&mut self, id: BlockId) {
+        let Block { prev, next, kind, .. } = self.slab[id];
+        let sides = (self.can_join(prev, id), self.can_join(id, next));
+        if kind == Kind::Free {
+            return self.merge_free(id, sides);
+        }
         let mut id = id;
-        let prev = self.slab[id].prev;
-        if prev != NONE && self.can_join(prev, id) {
+        if sides.0 {
             self.detach(prev);
             self.swallow_next(prev);
             id = prev;
         }
-        let next = self.slab[id].next;
-        if next != NONE && self.can_join(id, next) {
+        if sides.1 {
             self.detach(next);
             self.swallow_next(id);
         }
         self.attach(id);
     }
 
+    /// Whether two neighbours could be one block. [`NONE`] joins nobody who is free or a hole.
+    #[inline]
     pub(super) fn can_join(&self, left: BlockId, right: BlockId) -> bool {
         let (left, right) = (&self.slab[left], &self.slab[right]);
         left.kind == right.kind

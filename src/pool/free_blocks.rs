@@ -3,7 +3,7 @@
 //! Every request that no front serves takes these steps. What stays true of a block that changes its length is left as it is.
 
 use super::arena::Arena;
-use super::block::{Block, BlockId, Kind, Owner};
+use super::block::{Block, BlockId};
 use crate::cpu::prefetch;
 
 impl Arena {
@@ -62,20 +62,11 @@ impl Arena {
         cut
     }
 
-    /// A block that is in no list becomes `owner`'s free memory, one block with the neighbours that are that already.
-    pub(super) fn free(&mut self, id: BlockId, owner: Owner, epoch: u64) {
-        let Block { start, len, prev, next, .. } = self.slab[id];
-        let zone = self.zone_at(start);
-        let joins = |side: BlockId| {
-            let side = &self.slab[side];
-            side.kind == Kind::Free && side.owner == owner && self.zone_at(side.start) == zone
-        };
-        match (joins(prev), joins(next)) {
-            (false, false) => {
-                let block = &mut self.slab[id];
-                (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
-                self.attach_free(id);
-            }
+    /// Puts a free block that is in no list into those of its owner, as one with the neighbours on the `sides`, left and right, that it joins.
+    pub(super) fn merge_free(&mut self, id: BlockId, sides: (bool, bool)) {
+        let Block { start, len, prev, next, epoch, .. } = self.slab[id];
+        match sides {
+            (false, false) => self.attach_free(id),
             (true, false) => {
                 self.leave_out(id);
                 self.extend(prev, self.slab[prev].start, len, epoch);

@@ -59,8 +59,6 @@ impl FreeSet {
         self.unlink(slab, id);
     }
 
-    // Which of two ways a block is linked is as good as random, so there is only one.
-
     /// Gives a block of the set another length.
     pub fn resize(&mut self, slab: &mut Slab, id: BlockId, len: u64) {
         let list = list_of(len);
@@ -70,6 +68,8 @@ impl FreeSet {
             self.link(slab, id, list);
         }
     }
+
+    // Whether a block has neighbours in its list is as good as random: neither way asks.
 
     #[inline]
     fn link(&mut self, slab: &mut Slab, id: BlockId, list: usize) {

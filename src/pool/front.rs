@@ -206,9 +206,10 @@ impl Front {
     /// The block of a full bin of several lengths that goes when the next one comes, where `grains` is one of them.
     #[inline]
     pub fn next_to_go(&self, grains: u64) -> Option<u64> {
-        (EXACT < grains && grains <= BINNED)
-            .then(|| self.stepped[stepped_bin(grains)?].starts.first().copied())
-            .flatten()
+        if grains <= EXACT || grains > BINNED {
+            return None;
+        }
+        Some(self.stepped[stepped_bin(grains)?].starts[0])
     }
 
     /// Grains held. For checks: adds up.

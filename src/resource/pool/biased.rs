@@ -125,12 +125,12 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
     /// it is that by another seat, by this one from now on.
     #[inline(always)]
     pub fn enter(&self, seat: Option<&'static Seat>) -> Guard<'_, T, R, WHAT> {
-        seat.and_then(|seat| self.enter_as(seat)).unwrap_or_else(|| self.wait(seat))
+        self.enter_held(seat).unwrap_or_else(|| self.wait(seat))
     }
 
     #[inline(never)]
     fn wait(&self, seat: Option<&'static Seat>) -> Guard<'_, T, R, WHAT> {
-        self.enter_unnamed(seat).unwrap_or_else(|| self.admit(self.lock.lock(), seat))
+        self.admit(self.lock.lock(), seat)
     }
 
     /// The same if nobody else has it.
@@ -140,12 +140,7 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
         if self.lock.is_locked() {
             return None;
         }
-        seat.and_then(|seat| self.enter_as(seat)).or_else(|| self.try_wait(seat))
-    }
-
-    #[inline(never)]
-    fn try_wait(&self, seat: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
-        self.enter_unnamed(seat).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
+        self.enter_held(seat).or_else(|| self.lock.try_lock().map(|taken| self.admit(taken, seat)))
     }
 
     /// Waits for the value, which may then be used for long: others wait for the lock.
@@ -155,16 +150,16 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
     }
 
     /// The holder's seat, if it is this thread's.
-    #[inline]
     fn own_seat(&self) -> Option<&'static Seat> {
         // SAFETY: seats never end.
         let seat: &'static Seat = unsafe { self.holder.0.load(Ordering::Relaxed).as_ref() }?;
         (seat.owner.load(Ordering::Relaxed) == this_thread()).then_some(seat)
     }
 
-    /// By whichever seat of this thread is the holder's, where the caller named none.
-    fn enter_unnamed(&self, named: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
-        self.own_seat().filter(|_| named.is_none()).and_then(|seat| self.enter_as(seat))
+    /// As the holder; where no seat is named, by whichever of this thread's is the holder's.
+    #[inline(always)]
+    fn enter_held(&self, seat: Option<&'static Seat>) -> Option<Guard<'_, T, R, WHAT>> {
+        seat.or_else(|| self.own_seat()).and_then(|seat| self.enter_as(seat))
     }
 
     /// Lets a thread in that has the lock, once no other holder is inside.
