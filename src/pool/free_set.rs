@@ -127,9 +127,6 @@ impl FreeSet {
     }
 
     fn first_list_from(&self, list: usize) -> Option<usize> {
-        if self.summary == 0 {
-            return None;
-        }
         let word = list / 64;
         let here = self.bits.get(word)? & (u64::MAX << (list % 64));
         if here != 0 {

@@ -10,41 +10,30 @@ use super::block::{BlockId, NONE};
 pub(super) struct PageIndex {
     /// By page; untouched memory, which is [`NONE`], costs nothing.
     blocks: Vec<BlockId>,
-    /// Bit `i`: there is a block at place `i`.
-    lowest: Vec<u64>,
-    /// Bit `i` of a level: word `i` of the level below is not zero.
-    above: Vec<Vec<u64>>,
+    /// Bit `i` of a level: word `i` of the level below is not zero; of the lowest: there is a block at place `i`.
+    levels: Vec<Vec<u64>>,
 }
 
 impl PageIndex {
     /// For so many pages.
     pub fn new(pages: u64) -> Self {
         let pages = pages as usize;
-        let lowest = vec![0; pages.div_ceil(64).max(1)];
-        let mut above = Vec::new();
-        let mut words = lowest.len();
-        while words > 1 {
-            words = words.div_ceil(64);
-            above.push(vec![0; words]);
+        let mut levels = Vec::new();
+        let mut bits = pages.max(1);
+        loop {
+            bits = bits.div_ceil(64);
+            levels.push(vec![0; bits]);
+            if bits == 1 {
+                break;
+            }
         }
-        Self { blocks: vec![NONE; pages], lowest, above }
+        Self { blocks: vec![NONE; pages], levels }
     }
 
     pub fn insert(&mut self, page: u64, id: BlockId) {
-        let place = page as usize;
+        let mut place = page as usize;
         self.blocks[place] = id;
-        let word = &mut self.lowest[place / 64];
-        let was_empty = *word == 0;
-        *word |= 1 << (place % 64);
-        if was_empty {
-            self.fill(place / 64);
-        }
-    }
-
-    /// A word of the lowest level is not zero any more.
-    fn fill(&mut self, word: usize) {
-        let mut place = word;
-        for level in &mut self.above {
+        for level in &mut self.levels {
             let word = &mut level[place / 64];
             let was_empty = *word == 0;
             *word |= 1 << (place % 64);
@@ -56,19 +45,9 @@ impl PageIndex {
     }
 
     pub fn remove(&mut self, page: u64) {
-        let place = page as usize;
+        let mut place = page as usize;
         self.blocks[place] = NONE;
-        let word = &mut self.lowest[place / 64];
-        *word &= !(1 << (place % 64));
-        if *word == 0 {
-            self.empty(place / 64);
-        }
-    }
-
-    /// A word of the lowest level has become zero.
-    fn empty(&mut self, word: usize) {
-        let mut place = word;
-        for level in &mut self.above {
+        for level in &mut self.levels {
             let word = &mut level[place / 64];
             *word &= !(1 << (place % 64));
             if *word != 0 {
@@ -98,21 +77,17 @@ impl PageIndex {
     /// The highest taken place below `bound`.
     fn place_below(&self, bound: usize) -> Option<usize> {
         let mut bound = bound;
-        for height in 0..=self.above.len() {
+        for (height, level) in self.levels.iter().enumerate() {
             let last = bound.checked_sub(1)?;
-            let bits = self.level(height)[last / 64] & (u64::MAX >> (63 - last % 64));
+            let bits = level[last / 64] & (u64::MAX >> (63 - last % 64));
             if bits != 0 {
                 let top = |word: usize, bits: u64| word * 64 + 63 - bits.leading_zeros() as usize;
-                let down = (0..height).rev().map(|height| self.level(height));
+                let down = self.levels[..height].iter().rev();
                 return Some(down.fold(top(last / 64, bits), |place, level| top(place, level[place])));
             }
             bound = last / 64;
         }
         None
-    }
-
-    fn level(&self, height: usize) -> &[u64] {
-        height.checked_sub(1).map_or(&self.lowest, |above| &self.above[above])
     }
 }
 
