@@ -27,6 +27,12 @@ const DEVICE: DeviceId = DeviceId(0);
 const GRANULE: u64 = 64 << 10;
 const CAPACITY: u64 = 24 << 20;
 const GRAIN: u64 = 512;
+
+/// The length of the block for a request.
+fn block_bytes(bytes: u64) -> u64 {
+    let steps = 64 << 10 < bytes && bytes <= 1 << 20;
+    bytes.next_multiple_of(if steps { bytes.next_power_of_two() / 128 } else { 512 })
+}
 /// Work that waits to run is run in part beyond this, as a GPU would.
 const MOST_QUEUED: usize = 200;
 
@@ -169,7 +175,7 @@ impl Program {
         let (stream, bytes) = (self.stream(), self.size());
         match self.pool.malloc(bytes, 0, stream, 0) {
             Ok(at) => {
-                let bytes = bytes.next_multiple_of(GRAIN);
+                let bytes = block_bytes(bytes);
                 self.assert_new(at.0, bytes, None);
                 self.patterns += 1;
                 let block = Block { bytes, pattern: self.patterns << 32, stream, users: Vec::new() };
@@ -284,9 +290,9 @@ impl Program {
             let bytes = self.size() / 4 + 1;
             match self.pool.malloc(bytes, 0, stream, 1) {
                 Ok(at) => {
-                    self.assert_new(at.0, bytes.next_multiple_of(GRAIN), Some(index));
+                    self.assert_new(at.0, block_bytes(bytes), Some(index));
                     let graph = &mut self.graphs[index];
-                    graph.owned.push((at.0, bytes.next_multiple_of(GRAIN)));
+                    graph.owned.push((at.0, block_bytes(bytes)));
                     graph.live.push(at.0);
                 }
                 Err(Error::OutOfMemory(_)) => {}

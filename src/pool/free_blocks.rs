@@ -85,14 +85,13 @@ impl Arena {
         }
     }
 
-    /// Fetches what [`Arena::give`] of two live blocks will look at, into the cache: of `soon`, which comes next, the neighbours; of `later` only
-    /// its own entry.
-    pub fn await_give(&self, soon: u64, later: u64) {
-        let block = |start| self.slab.get(self.table.block(start));
-        if let Some(block) = block(later) {
+    /// Fetches what [`Arena::give`] of the live blocks that are `coming` will look at, into the cache, a step for each.
+    pub fn await_give(&self, coming: &[u64]) {
+        let block = |place: usize| coming.get(place).and_then(|&start| self.slab.get(self.table.block(start)));
+        if let Some(block) = block(3) {
             prefetch(block);
         }
-        if let Some(block) = block(soon) {
+        if let Some(block) = block(1) {
             prefetch(&self.slab[block.prev]);
             prefetch(&self.slab[block.next]);
         }

@@ -1,10 +1,10 @@
 //! A stream's front cache: the blocks it freed last, ready for its next request of the same length.
 //!
 //! To the arena these blocks are still given out: they neither join their neighbours nor serve other
-//! lengths. So each bin keeps few of them, most tightly where blocks are long, in all of them some 150 MiB at most but for the
-//! longest two; and the cache is emptied before the pool takes more memory.
+//! lengths. So it keeps few long ones, and of the others more only for a stream that has many blocks; and it is emptied before the
+//! pool takes more memory.
 
-use super::size_class::{BINNED, EXACT, STEPPED_BINS, stepped_bin};
+use super::size_class::{BINS, EXACT, bin, length, lengths, longer_bin};
 
 /// A block in a front cache: offset and length in grains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,85 +15,92 @@ pub struct Cached {
     pub grains: u64,
 }
 
-/// Blocks that a bin of one length keeps: with their count two cache lines, and 60 MiB in all these bins.
-const SOME: usize = 15;
-
-/// The last blocks of one length.
-#[derive(Clone, Copy, Debug, Default)]
-struct Exact {
-    starts: [u64; SOME],
+/// The last blocks of one length. Two on a cache line.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct Bin {
+    /// As many as it has room for; the first `count` are held.
+    starts: Box<[u64]>,
     count: u32,
 }
 
-/// Blocks that a bin of several lengths keeps.
-const FEW: usize = 4;
+/// Blocks that a bin of a short length has room for at once, and of a longer one: whole cache lines.
+const FIRST_SHORT: usize = 16;
+const FIRST: usize = 8;
+/// A bin gets more room while it has less than this share of the blocks that are live: there are not many more bins.
+const SHARE: usize = 256;
 
-/// The last few blocks of a range of lengths, oldest first. On one cache line.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Few {
-    starts: [u64; FEW],
-    /// Blocks of 2 TiB and more go back at once.
-    grains: [u32; FEW],
-    count: u32,
-}
+impl Bin {
+    /// Gets as much room more as it has.
+    fn grow(&mut self, first: usize) {
+        let mut starts = vec![0; (2 * self.starts.len()).max(first)];
+        starts[..self.starts.len()].copy_from_slice(&self.starts);
+        self.starts = starts.into_boxed_slice();
+    }
 
-impl Few {
-    /// The block that was put in last, if it is of that length.
     #[inline(always)]
-    fn newest(&mut self, grains: u64) -> Option<Newest<'_>> {
-        let last = self.count.wrapping_sub(1) as usize;
-        let (start, newest) = (self.starts.get(last)?, self.grains.get(last)?);
-        (u64::from(*newest) == grains).then_some(Newest { start: *start, count: &mut self.count })
-    }
-
-    fn pop(&mut self, grains: u64) -> Option<u64> {
-        let filled = self.grains.get(..self.count as usize)?;
-        let found = filled.iter().rposition(|&held| u64::from(held) == grains)?;
-        Some(self.remove(found).start)
-    }
-
-    fn remove(&mut self, place: usize) -> Cached {
-        let count = self.count as usize;
-        let block = Cached { start: self.starts[place], grains: self.grains[place].into() };
-        self.starts.copy_within(place + 1..count, place);
-        self.grains.copy_within(place + 1..count, place);
-        self.count -= 1;
-        block
-    }
-
-    /// Keeps the block if there are fewer than `bound`. Returns whether it did.
-    #[inline(always)]
-    fn push_if_room(&mut self, block: Cached, bound: u32) -> bool {
-        let place = self.count;
-        if place >= bound || block.grains > u32::MAX.into() {
-            return false;
-        }
-        let (Some(start), Some(grains)) = (self.starts.get_mut(place as usize), self.grains.get_mut(place as usize))
-        else {
-            return false;
-        };
-        (*start, *grains) = (block.start, block.grains as u32);
-        self.count = place + 1;
+    fn push_if_room(&mut self, start: u64) -> bool {
+        let Some(place) = self.starts.get_mut(self.count as usize) else { return false };
+        *place = start;
+        self.count += 1;
         true
     }
 
-    /// Keeps the block in a full bin; the oldest comes back. pre: there are as many as may be, [`FEW`] or [`LONG`].
-    fn replace_oldest(&mut self, block: Cached) -> Cached {
-        let Ok(new) = u32::try_from(block.grains) else { return block };
-        let ([a, b, c, d], [k, l, m, n]) = (self.starts, self.grains);
-        // Written out: moving so little in memory costs a call.
-        if self.count as usize == FEW {
-            (self.starts, self.grains) = ([b, c, d, block.start], [l, m, n, new]);
-        } else {
-            (self.starts, self.grains) = ([b, block.start, c, d], [l, new, m, n]);
-        }
-        Cached { start: a, grains: k.into() }
+    /// The block that was put in last.
+    #[inline(always)]
+    fn newest(&mut self) -> Option<Newest<'_>> {
+        let start = *self.starts.get(self.count.wrapping_sub(1) as usize)?;
+        Some(Newest { start, count: &mut self.count })
     }
 
-    fn blocks(&self) -> impl Iterator<Item = Cached> {
-        let lengths = self.grains.iter().take(self.count as usize);
-        self.starts.iter().zip(lengths).map(|(&start, &grains)| Cached { start, grains: grains.into() })
+    fn held(&self) -> &[u64] {
+        &self.starts[..self.count as usize]
+    }
+}
+
+/// Blocks over 1 MiB that a front keeps.
+const LONG: usize = 2;
+
+/// The last blocks that are longer than any bin's, oldest first: only these, since they would split the arena's free memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Long {
+    blocks: [Cached; LONG],
+    count: u32,
+}
+
+impl Long {
+    /// The block that was put in last, if it is of that length.
+    #[inline(always)]
+    fn newest(&mut self, grains: u64) -> Option<Newest<'_>> {
+        let newest = self.blocks.get(self.count.wrapping_sub(1) as usize)?;
+        (newest.grains == grains).then_some(Newest { start: newest.start, count: &mut self.count })
+    }
+
+    fn pop(&mut self, grains: u64) -> Option<u64> {
+        let found = self.held().iter().rposition(|block| block.grains == grains)?;
+        let start = self.blocks[found].start;
+        self.blocks.copy_within(found + 1.., found);
+        self.count -= 1;
+        Some(start)
+    }
+
+    #[inline(always)]
+    fn push_if_room(&mut self, block: Cached) -> bool {
+        let Some(place) = self.blocks.get_mut(self.count as usize) else { return false };
+        *place = block;
+        self.count += 1;
+        true
+    }
+
+    /// Keeps a block; the oldest comes back. pre: there are as many as may be.
+    fn replace_oldest(&mut self, block: Cached) -> Cached {
+        let [oldest, newer] = self.blocks;
+        self.blocks = [newer, block];
+        oldest
+    }
+
+    fn held(&self) -> &[Cached] {
+        &self.blocks[..self.count as usize]
     }
 }
 
@@ -114,132 +121,111 @@ impl Newest<'_> {
     }
 }
 
-/// One stream's cache. Fixed size: neither call allocates.
+/// One stream's cache. Only a bin that is full allocates, and then for as many blocks more as it had.
 #[derive(Debug)]
 pub struct Front {
-    exact: Box<[Exact; EXACT as usize]>,
-    stepped: Box<[Few; STEPPED_BINS]>,
-    /// Longer than any bin: only the last of them, since they would split the arena's free memory.
-    long: Few,
+    bins: Box<[Bin; BINS]>,
+    long: Long,
     /// A bin may hold something.
     filled: bool,
 }
 
-/// Blocks over 1 MiB that a front keeps.
-const LONG: u32 = 2;
-const _: () = assert!(FEW == 4 && LONG == 2, "replace_oldest is written for these");
-
 impl Default for Front {
     fn default() -> Self {
-        Self {
-            exact: Box::new([Exact::default(); EXACT as usize]),
-            stepped: Box::new([Few::default(); STEPPED_BINS]),
-            long: Few::default(),
-            filled: false,
-        }
+        Self { bins: Box::new(std::array::from_fn(|_| Bin::default())), long: Long::default(), filled: false }
     }
 }
 
 impl Front {
-    /// Blocks of up to so many grains have a bin of their own length.
+    /// Blocks of up to so many grains are short.
     pub const SHORT: u64 = EXACT;
 
-    /// The block that was put in last, of those of a length up to [`Front::SHORT`].
+    /// The block for a short request of so many grains that was put in last.
     #[inline(always)]
     pub fn newest_short(&mut self, grains: u64) -> Option<Newest<'_>> {
         // 0 wraps to a bin that is not there.
-        let Exact { starts, count } = self.exact.get_mut((grains as usize).wrapping_sub(1))?;
-        let start = *starts.get(count.wrapping_sub(1) as usize)?;
-        Some(Newest { start, count })
+        self.bins[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))?.newest()
     }
 
-    /// The block that was put in last into the bin of a longer length, if it is of that length.
+    /// The block for a request longer than [`Front::SHORT`], or of nothing, that was put in last, and its length; of those longer
+    /// than any bin's, if that is the length.
     #[inline(always)]
-    pub fn newest_longer(&mut self, grains: u64) -> Option<Newest<'_>> {
-        self.few(grains)?.0.newest(grains)
-    }
-
-    /// Where blocks longer than any exact bin's are, and how many of them may be there.
-    #[inline(always)]
-    fn few(&mut self, grains: u64) -> Option<(&mut Few, u32)> {
-        if grains > BINNED {
-            return Some((&mut self.long, LONG));
+    pub fn newest_longer(&mut self, grains: u64) -> Option<(Newest<'_>, u64)> {
+        match longer_bin(grains) {
+            Some(bin) => Some((self.bins.get_mut(bin)?.newest()?, length(bin)?)),
+            None => Some((self.long.newest(grains)?, grains)),
         }
-        // 0 falls into the first bin, which has no such block.
-        Some((self.stepped.get_mut(stepped_bin(grains)?)?, FEW as u32))
     }
 
     /// The block of exactly this length that was put in last.
+    #[inline]
     pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        if grains <= EXACT {
-            return self.newest_short(grains).map(Newest::take);
+        match self.bins.get_mut(bin(grains)) {
+            Some(bin) => bin.newest().map(Newest::take),
+            None => self.long.pop(grains),
         }
-        self.few(grains)?.0.pop(grains)
     }
 
-    /// Keeps a block. What the cache does not keep comes back, for the arena: this block or an older one.
+    /// Keeps a block of a stream that has so many `live`. What the cache does not keep comes back, for the arena: this block or an
+    /// older one.
     #[must_use]
-    pub fn push(&mut self, block: Cached) -> Option<Cached> {
+    pub fn push(&mut self, block: Cached, live: u64) -> Option<Cached> {
+        let Cached { start, grains } = block;
         if self.push_if_room(block) {
             return None;
         }
-        let full = if block.grains > EXACT { self.few(block.grains) } else { None };
-        Some(full.map_or(block, |(few, _)| few.replace_oldest(block)))
+        let Some(full) = self.bins.get_mut(bin(grains)) else { return Some(self.long.replace_oldest(block)) };
+        let first = if grains > EXACT { FIRST } else { FIRST_SHORT };
+        if full.starts.len() >= first.max(live as usize / SHARE) {
+            return Some(block);
+        }
+        full.grow(first);
+        self.filled |= full.push_if_room(start);
+        None
     }
 
     /// Keeps a block if no other has to go for it. Returns whether it did.
     #[inline(always)]
     pub fn push_if_room(&mut self, block: Cached) -> bool {
-        let grains = block.grains;
-        if let Some(bin) = self.exact.get_mut((grains as usize).wrapping_sub(1)) {
-            let Some(place) = bin.starts.get_mut(bin.count as usize) else { return false };
-            *place = block.start;
-            bin.count += 1;
-            self.filled = true;
-            return true;
-        }
-        let kept = self.few(grains).is_some_and(|(few, bound)| few.push_if_room(block, bound));
+        let short = self.bins[..EXACT as usize].get_mut((block.grains as usize).wrapping_sub(1));
+        let kept = if let Some(bin) = short {
+            bin.push_if_room(block.start)
+        } else if let Some(bin) = longer_bin(block.grains) {
+            self.bins.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
+        } else {
+            self.long.push_if_room(block)
+        };
         self.filled |= kept;
         kept
-    }
-
-    /// The block of a full bin of several lengths that goes when the next one comes, where `grains` is one of them.
-    #[inline]
-    pub fn next_to_go(&self, grains: u64) -> Option<u64> {
-        if grains <= EXACT || grains > BINNED {
-            return None;
-        }
-        Some(self.stepped[stepped_bin(grains)?].starts[0])
     }
 
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {
-        let exact = self.exact.iter().zip(1..).map(|(bin, grains)| u64::from(bin.count) * grains).sum::<u64>();
-        let few = self.stepped.iter().chain([&self.long]).flat_map(Few::blocks);
-        exact + few.map(|block| block.grains).sum::<u64>()
+        let binned = self.bins.iter().zip(lengths()).map(|(bin, grains)| u64::from(bin.count) * grains);
+        binned.chain(self.long.held().iter().map(|block| block.grains)).sum()
     }
 
     /// Blocks held. Adds up.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        let exact: u64 = self.exact.iter().map(|bin| u64::from(bin.count)).sum();
-        exact + self.stepped.iter().chain([&self.long]).map(|few| u64::from(few.count)).sum::<u64>()
+        self.bins.iter().map(|bin| bin.count).chain([self.long.count]).map(u64::from).sum()
     }
 
-    /// Empties the cache into `take`.
-    pub fn drain(&mut self, mut take: impl FnMut(Cached)) {
+    /// Empties the cache into `take`, which sees for each block also the offsets of some that come next.
+    pub fn drain(&mut self, mut take: impl FnMut(Cached, &[u64])) {
         if !std::mem::take(&mut self.filled) {
             return;
         }
-        for (bin, grains) in self.exact.iter_mut().zip(1..) {
-            bin.starts[..bin.count as usize].iter().for_each(|&start| take(Cached { start, grains }));
+        for (bin, grains) in self.bins.iter_mut().zip(lengths()) {
+            let held = bin.held();
+            for (place, &start) in held.iter().enumerate() {
+                take(Cached { start, grains }, &held[place + 1..]);
+            }
             bin.count = 0;
         }
-        for few in self.stepped.iter_mut().chain([&mut self.long]) {
-            few.blocks().for_each(&mut take);
-            few.count = 0;
-        }
+        self.long.held().iter().for_each(|&block| take(block, &[]));
+        self.long.count = 0;
     }
 }
 
@@ -247,47 +233,67 @@ impl Front {
 mod tests {
     use super::*;
 
+    const LONGEST: u64 = 2048;
+
+    fn filled(front: &mut Front, grains: u64, live: u64) -> usize {
+        (0..100).take_while(|&start| front.push(Cached { start, grains }, live).is_none()).count()
+    }
+
     #[test]
     fn gives_back_the_last_of_the_same_length_only() {
         let mut front = Front::default();
-        for grains in [1, 128, 129, BINNED, BINNED + 7] {
-            assert_eq!(front.push(Cached { start: grains * 10, grains }), None);
-            assert_eq!(front.push(Cached { start: grains * 10 + 1, grains }), None);
+        let held = [1, EXACT, EXACT + 2, LONGEST, LONGEST + 7];
+        for grains in held {
+            assert_eq!(front.push(Cached { start: grains * 10, grains }, 0), None);
+            assert_eq!(front.push(Cached { start: grains * 10 + 1, grains }, 0), None);
             assert_eq!(front.pop(grains), Some(grains * 10 + 1));
             assert_eq!(front.pop(grains + 3), None);
         }
         let mut left = Vec::new();
-        front.drain(|block| left.push(block.grains));
-        assert_eq!((left.as_slice(), front.grains()), (&[1, 128, 129, BINNED, BINNED + 7][..], 0));
+        front.drain(|block, _| left.push(block.grains));
+        assert_eq!((left.as_slice(), front.grains()), (&held[..], 0));
         assert_eq!(front.pop(1), None);
         assert_eq!(front.pop(0), None);
     }
 
     #[test]
-    fn a_short_block_may_push_a_longer_one_out() {
+    fn a_longer_request_gets_a_block_of_its_length() {
         let mut front = Front::default();
-        let grains = (EXACT + 2..BINNED).find(|&grains| stepped_bin(grains) == stepped_bin(grains + 1));
-        let grains = grains.expect("a bin that holds two lengths");
-        for start in 0..4 {
-            assert_eq!(front.push(Cached { start, grains: grains + 1 }), None);
-        }
-        assert_eq!(front.push(Cached { start: 4, grains }), Some(Cached { start: 0, grains: grains + 1 }));
-        assert_eq!(front.grains(), 4 * grains + 3);
+        assert_eq!(front.push(Cached { start: 7, grains: 1024 + 16 }, 0), None);
+        assert!(front.newest_longer(1024).is_none() && front.newest_longer(1024 + 17).is_none());
+        let (newest, length) = front.newest_longer(1024 + 1).expect("between two lengths");
+        assert_eq!((newest.take(), length, front.blocks()), (7, 1024 + 16, 0));
+        assert!(front.newest_longer(0).is_none() && front.newest_longer(u64::MAX).is_none());
+        assert!(front.newest_short(0).is_none() && front.newest_short(EXACT + 1).is_none());
     }
 
     #[test]
-    fn keeps_within_its_bounds() {
+    fn keeps_more_of_a_length_where_more_is_live() {
         let mut front = Front::default();
-        let kept = (0..100).filter(|&start| front.push(Cached { start, grains: 1 }).is_none()).count();
-        assert_eq!(kept, SOME);
+        assert_eq!((filled(&mut front, 1, 0), filled(&mut front, LONGEST, 0)), (FIRST_SHORT, FIRST));
+        front.drain(|_, _| ());
+        assert_eq!(filled(&mut front, LONGEST, 17 * SHARE as u64), 4 * FIRST);
+        assert_eq!(front.pop(LONGEST), Some(4 * FIRST as u64 - 1));
+    }
+
+    #[test]
+    fn keeps_two_that_are_longer() {
+        let mut front = Front::default();
         let long = |start| Cached { start, grains: 5000 + start };
-        assert_eq!((front.push(long(0)), front.push(long(1))), (None, None));
-        assert_eq!((front.push(long(2)), front.push(long(3))), (Some(long(0)), Some(long(1))));
+        assert_eq!((front.push(long(0), 0), front.push(long(1), 0)), (None, None));
+        assert_eq!((front.push(long(2), 0), front.push(long(3), 0)), (Some(long(0)), Some(long(1))));
         assert_eq!((front.pop(5002), front.pop(5000)), (Some(2), None));
-        for start in 0..6 {
-            let old = front.push(Cached { start, grains: 200 });
-            assert_eq!(old.map(|block| block.start), u64::checked_sub(start, 4));
+        assert_eq!((front.blocks(), front.grains()), (1, 5003));
+    }
+
+    #[test]
+    fn says_what_comes_next() {
+        let mut front = Front::default();
+        for start in 0..3 {
+            assert_eq!(front.push(Cached { start, grains: 9 }, 0), None);
         }
-        assert_eq!((front.blocks(), front.grains()), (15 + 4 + 1, 15 + 4 * 200 + 5003));
+        let mut seen = Vec::new();
+        front.drain(|block, coming| seen.push((block.start, coming.to_vec())));
+        assert_eq!(seen, [(0, vec![1, 2]), (1, vec![2]), (2, vec![])]);
     }
 }

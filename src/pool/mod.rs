@@ -68,6 +68,7 @@ pub use check::Totals;
 pub use chunk::ChunkId;
 pub use commit::Placed;
 pub use front::{Cached, Front, Newest};
+pub use size_class::block_length;
 pub use header::{Beginning, Header, State};
 pub use plan::{Fill, Plan, Source};
 pub use table::{LastLeaf, Place, Table};

@@ -2,6 +2,12 @@
 
 use crate::common::*;
 
+/// The length of the block for a request.
+fn block_bytes(bytes: u64) -> u64 {
+    let steps = 64 << 10 < bytes && bytes <= 1 << 20;
+    bytes.next_multiple_of(if steps { bytes.next_power_of_two() / 128 } else { 512 })
+}
+
 #[test]
 fn the_figures_add_up_after_every_step() {
     let pool = Pool::new();
@@ -12,8 +18,8 @@ fn the_figures_add_up_after_every_step() {
         let stream = streams[step as usize % 3];
         if step % 5 < 3 {
             let bytes = (step * 7919) % (3 * MIB) + 1;
-            blocks.push((pool.malloc(bytes, stream).unwrap(), bytes.next_multiple_of(512)));
-            live += bytes.next_multiple_of(512);
+            blocks.push((pool.malloc(bytes, stream).unwrap(), block_bytes(bytes)));
+            live += block_bytes(bytes);
         } else if let Some((block, bytes)) = blocks.pop() {
             pool.free(block, stream).unwrap();
             live -= bytes;

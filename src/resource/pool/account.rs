@@ -31,10 +31,10 @@ impl Account {
     }
 }
 
-/// How many bytes of the last grain of such a request are not asked for.
-#[inline]
-pub(super) const fn unasked(bytes: u64) -> u32 {
-    (bytes.wrapping_neg() % GRAIN) as u32
+/// How many bytes of a block of that length such a request does not ask for.
+#[inline(always)]
+pub(super) const fn unasked(grains: u64, bytes: u64) -> u32 {
+    (grains * GRAIN).wrapping_sub(bytes) as u32
 }
 
 impl Pool {
@@ -86,7 +86,7 @@ impl DevicePool {
     /// Notes how many bytes were asked for of the block at `at`, which nobody else knows of yet.
     pub(super) fn asked(&self, bytes: u64, at: Address) -> Address {
         if let Some(place) = self.grain(at).and_then(|start| self.table.place(start)) {
-            place.set_unasked(unasked(bytes));
+            place.set_unasked(unasked(place.read().grains(), bytes));
         }
         at
     }

@@ -253,9 +253,9 @@ impl DevicePool {
             self.inner.lock().quarantine.push((start, stream.owner));
             return Ok(());
         }
-        let left = stream.hot.enter(None).front.push(Cached { start, grains: header.grains() });
+        let left = stream.hot.enter(None).push(Cached { start, grains: header.grains() });
         if let Some(block) = left {
-            self.give_back(stream, block, None, None);
+            self.give_back(stream, block, None);
         }
         Ok(())
     }
@@ -275,21 +275,12 @@ impl DevicePool {
         self.free_special(stream, start, header, Freeing { behind: Behind::Everything, captured })
     }
 
-    /// Takes a block that a front cache did not keep. `to_come`: the ones that it will not keep next, and some time after that.
+    /// Takes a block that a front cache did not keep.
     #[inline(never)]
-    pub(super) fn give_back(
-        &self,
-        stream: &Stream,
-        block: Cached,
-        to_come: Option<(u64, u64)>,
-        seat: Option<&'static Seat>,
-    ) {
+    pub(super) fn give_back(&self, stream: &Stream, block: Cached, seat: Option<&'static Seat>) {
         let mut inner = self.inner.enter(seat);
         let epoch = inner.epoch(stream.slot);
         inner.arena.give(block.start, stream.owner, epoch);
-        if let Some((soon, later)) = to_come {
-            inner.arena.await_give(soon, later);
-        }
     }
 
     /// Ends a live block's life in the books, if its header still says so.

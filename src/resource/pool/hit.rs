@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::Capture;
-use crate::pool::{Cached, Front, Header, Place};
+use crate::pool::{Cached, Front, Header, Place, block_length};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A stream that this thread used lately, and its device.
@@ -174,7 +174,7 @@ impl Near<'_> {
     #[inline]
     pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
         let Self { home, stream, seat } = self;
-        let grains = bytes.div_ceil(GRAIN);
+        let grains = block_length(bytes.div_ceil(GRAIN));
         let mut held = stream.hot.enter(Some(seat));
         let hot = &mut *held;
         let start = match hot.pop(grains) {
@@ -185,7 +185,7 @@ impl Near<'_> {
                 start
             }
         };
-        home.table.give_out(start, Header::live(grains, stream.slot, tag, false), unasked(bytes));
+        home.table.give_out(start, Header::live(grains, stream.slot, tag, false), unasked(grains, bytes));
         if grains <= Front::SHORT {
             home.table.come_near(start, &mut hot.last_leaf);
         }
@@ -231,11 +231,10 @@ impl Near<'_> {
         }
         place.write_cached(header);
         stream.credit(&mut hot, header.grains(), header.tag());
-        let left = hot.front.push(Cached { start, grains: header.grains() });
+        let left = hot.push(Cached { start, grains: header.grains() });
         if let Some(left) = left {
-            let next = hot.front.next_to_go(left.grains);
             drop(hot);
-            home.give_back(stream, left, next.map(|next| (next, start)), Some(seat));
+            home.give_back(stream, left, Some(seat));
         }
         Some(seen)
     }

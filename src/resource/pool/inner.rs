@@ -140,7 +140,10 @@ impl Inner {
     pub fn drain(&mut self, stream: &Stream) {
         let epoch = self.epoch(stream.slot);
         let arena = &mut self.arena;
-        stream.drain(|block| arena.give(block.start, stream.owner, epoch));
+        stream.drain(|block, coming| {
+            arena.await_give(coming);
+            arena.give(block.start, stream.owner, epoch);
+        });
     }
 
     /// Whether a private pool keeps memory in this stream's order.

@@ -15,6 +15,7 @@ use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::{self, Choice, Driver};
+use crate::pool::block_length;
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -197,7 +198,7 @@ impl Pool {
         if bytes == 0 {
             self.device(device)?;
         }
-        Ok(bytes.div_ceil(GRAIN))
+        Ok(block_length(bytes.div_ceil(GRAIN)))
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.

@@ -47,20 +47,21 @@ impl Stream {
         // Sizes beyond all reason wrap to one that no front has.
         let grains = bytes.wrapping_add(GRAIN - 1) / GRAIN;
         let mut held = self.hot.enter_as(seat)?;
+        let hot = &mut *held;
+        let (newest, grains, place) = if grains.wrapping_sub(1) < Front::SHORT {
+            let newest = hot.front.newest_short(grains)?;
+            let place = hot.last_leaf.place(newest.start)?;
+            (newest, grains, place)
+        } else {
+            let (newest, grains) = hot.front.newest_longer(grains)?;
+            let place = self.layout.table.place_in_windows(newest.start)?;
+            (newest, grains, place)
+        };
         if self.would_peak(grains) {
             return None;
         }
-        let hot = &mut *held;
-        let (start, place) = if grains.wrapping_sub(1) < Front::SHORT {
-            let newest = hot.front.newest_short(grains)?;
-            let place = hot.last_leaf.place(newest.start)?;
-            (newest.take(), place)
-        } else {
-            let newest = hot.front.newest_longer(grains)?;
-            let place = self.layout.table.place_in_windows(newest.start)?;
-            (newest.take(), place)
-        };
-        place.set_unasked(unasked(bytes));
+        let start = newest.take();
+        place.set_unasked(unasked(grains, bytes));
         // It may have been shut by now: then as if it had been after this.
         place.write(self.header.with(grains, tag));
         // Summed again: kept, the sum would cost a register more than there are.

@@ -77,6 +77,19 @@ impl Counts {
     pub fn hits(&self) -> u64 {
         self.allocations - self.missed
     }
+
+    /// Blocks live.
+    pub fn live(&self) -> u64 {
+        self.allocations.wrapping_sub(self.frees)
+    }
+}
+
+impl Hot {
+    /// Keeps a block in the front. What that does not keep comes back.
+    #[must_use]
+    pub fn push(&mut self, block: Cached) -> Option<Cached> {
+        self.front.push(block, self.counts.live())
+    }
 }
 
 impl Stream {
@@ -150,7 +163,7 @@ impl Stream {
     }
 
     /// Empties the front cache.
-    pub fn drain(&self, take: impl FnMut(Cached)) {
+    pub fn drain(&self, take: impl FnMut(Cached, &[u64])) {
         self.hot.enter(None).front.drain(take);
     }
 
