@@ -553,7 +553,7 @@ typedef struct forebay_stats {
   uint32_t size;
   // FOREBAY_STATS_VERSION; set by the caller.
   uint32_t version;
-  // Given out, in blocks of 512 bytes.
+  // Given out: the sizes of the blocks, as `forebay_block_size` tells them.
   uint64_t live;
   // The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
   uint64_t live_peak;
@@ -982,7 +982,8 @@ enum forebay_status forebay_free_behind_everything(struct forebay_pool *pool,
 // `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
 enum forebay_status forebay_record_use(struct forebay_pool *pool, void *ptr, void *stream);
 
-// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512. Any thread.
+// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
+// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
 enum forebay_status forebay_block_size(struct forebay_pool *pool,
                                        const void *ptr,
                                        uint64_t *out);

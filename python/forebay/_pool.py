@@ -44,7 +44,7 @@ _capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_char_p, c_
 class PoolStats(NamedTuple):
     """A device's figures: bytes, and counts since the pool was made. Each is true of a moment, together perhaps of several."""
 
-    live: int  #: given out, in blocks of 512 bytes
+    live: int  #: given out: what was asked for, in blocks of 512 bytes, between 64 KiB and 1 MiB of up to 1/64 more
     live_peak: int  #: the most of it at once
     physical: int  #: memory of the device held
     physical_peak: int  #: the most of it

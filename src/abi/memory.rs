@@ -235,7 +235,8 @@ pub unsafe extern "C" fn forebay_record_use(
     })
 }
 
-/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512. Any thread.
+/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
+/// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.

@@ -18,7 +18,7 @@ pub struct ForebayStats {
     pub size: u32,
     /// FOREBAY_STATS_VERSION; set by the caller.
     pub version: u32,
-    /// Given out, in blocks of 512 bytes.
+    /// Given out: the sizes of the blocks, as `forebay_block_size` tells them.
     pub live: u64,
     /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
     pub live_peak: u64,

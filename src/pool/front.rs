@@ -28,7 +28,7 @@ struct Bin {
 const FIRST_SHORT: usize = 16;
 const FIRST: usize = 8;
 /// A bin gets more room while it has less than this share of the blocks that are live: there are not many more bins.
-const SHARE: usize = 256;
+const SHARE: usize = 64;
 
 impl Bin {
     /// Gets as much room more as it has.

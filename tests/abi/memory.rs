@@ -3,12 +3,25 @@
 use crate::common::*;
 use forebay::abi::memory::{forebay_base_address, forebay_block_size, forebay_malloc};
 
+const KIB: u64 = 1 << 10;
+
 #[test]
 fn a_block_is_aligned_writable_and_as_long_as_it_says() {
     let pool = Pool::new();
-    for (bytes, size) in
-        [(1, 512), (511, 512), (512, 512), (513, 1024), (2 * MIB, 2 * MIB), (5 * MIB + 1, 5 * MIB + 512)]
-    {
+    for (bytes, size) in [
+        (1, 512),
+        (511, 512),
+        (512, 512),
+        (513, 1024),
+        (64 * KIB, 64 * KIB),
+        (64 * KIB + 1, 65 * KIB),
+        (100_000, 98 * KIB),
+        (MIB / 2 + 1, MIB / 2 + 8 * KIB),
+        (MIB - 8 * KIB + 1, MIB),
+        (MIB + 1, MIB + 512),
+        (2 * MIB, 2 * MIB),
+        (5 * MIB + 1, 5 * MIB + 512),
+    ] {
         let block = pool.malloc(bytes, LEGACY).unwrap();
         assert_eq!(block % 512, 0, "{bytes}");
         assert_eq!(pool.block_size(block).unwrap(), size, "{bytes}");
@@ -248,6 +261,45 @@ fn a_size_beyond_all_reason_is_refused_where_a_thread_holds_the_front_too() {
     }
     pool.free(live, LEGACY).unwrap();
     pool.check();
+}
+
+#[test]
+fn what_a_freed_block_serves_is_never_longer() {
+    let pool = Pool::new();
+    // On the long way; then long enough that this thread holds the front, and on the short one.
+    for turns in [0, 2000] {
+        for _ in 0..turns {
+            let block = pool.malloc(512, LEGACY).unwrap();
+            pool.free(block, LEGACY).unwrap();
+        }
+        for grains in (1..300).chain(1020..1060).chain(2030..2060) {
+            let shorter = pool.malloc(grains * 512, LEGACY).unwrap();
+            pool.free(shorter, LEGACY).unwrap();
+            let bytes = (grains + 1) * 512;
+            let block = pool.malloc(bytes - 1, LEGACY).unwrap();
+            let size = pool.block_size(block).unwrap();
+            assert!(size >= bytes && (size - bytes) * 64 < size, "{size} bytes for {bytes}");
+            pool.free(block, LEGACY).unwrap();
+        }
+        pool.check();
+    }
+}
+
+#[test]
+fn a_freed_block_serves_the_next_request_of_about_its_length() {
+    let pool = Pool::new();
+    for turns in [0, 2000] {
+        for _ in 0..turns {
+            let block = pool.malloc(512, LEGACY).unwrap();
+            pool.free(block, LEGACY).unwrap();
+        }
+        for (freed, asked) in [(100_000, 100_300), (MIB - 8000, MIB), (MIB / 2 + 8000, MIB / 2 + 1)] {
+            let block = pool.malloc(freed, LEGACY).unwrap();
+            pool.free(block, LEGACY).unwrap();
+            assert_eq!(pool.malloc(asked, LEGACY).unwrap(), block, "{freed} freed, {asked} asked for");
+            pool.free(block, LEGACY).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! Moves keep the pool small and cost time, so they have a share of it (`allowance.rs`). When that is used up the pool grows: freely to a
 //! fifth more than was ever live at once, beyond that only when moves have used up a larger share too, and never to more than twice what
-//! is live now. The fifth is from replays of trainings that had no time for moves left (`docs/performance.md`).
+//! is live now. A pool that gave nearly everything back begins anew. The fifth is from replays of trainings that had no time for moves
+//! left (`docs/performance.md`).
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use super::allowance::Allowance;
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
 const FREELY: u64 = 5;
+/// One part in so many of the most that was live is next to nothing.
+const NEXT_TO_NOTHING: u64 = 16;
 
 /// What moves may cost, and what was seen of the pool's need.
 #[derive(Debug)]
@@ -45,8 +48,12 @@ impl Growth {
         if needed { self.larger.took(took) } else { self.usual.took(took) }
     }
 
-    /// Memory was given back with so many bytes live: what was needed before says nothing any more.
-    pub fn gave_back(&mut self, live: u64) {
+    /// Memory was given back, with so many bytes live: what was needed before says nothing any more. Where next to nothing is held
+    /// now, something else begins, and may move as much as in a new pool.
+    pub fn gave_back(&mut self, now: Instant, live: u64, held: u64) {
+        if held <= self.peak / NEXT_TO_NOTHING {
+            *self = Self::new(now);
+        }
         self.peak = live;
     }
 }
@@ -80,8 +87,23 @@ mod tests {
         let now = Instant::now();
         let mut growth = Growth::new(now);
         growth.may_move(now, 800);
-        growth.gave_back(80);
+        growth.gave_back(now, 80, 800);
         assert!(growth.may_grow(now, 96, 80));
         assert!(!growth.may_grow(now, 97, 80));
+    }
+
+    #[test]
+    fn an_empty_pool_is_as_new() {
+        let now = Instant::now();
+        let mut growth = Growth::new(now);
+        growth.may_move(now, 1600);
+        growth.moved(SECOND, false);
+        growth.moved(SECOND, true);
+        growth.gave_back(now, 0, 101);
+        assert!(!growth.may_move(now, 1600), "it was not empty");
+        growth.gave_back(now, 0, 100);
+        assert!(growth.may_move(now, 1600));
+        growth.moved(SECOND, false);
+        assert!(!growth.may_grow(now, 1921, 1600), "the larger share is as new, too");
     }
 }

@@ -1,8 +1,11 @@
 //! Giving memory back to the driver.
 
+use std::time::Instant;
+
 use super::device::DevicePool;
-use crate::driver::Physical;
-use crate::units::GRAIN;
+use super::inner::Inner;
+use crate::driver::{DriverError, Physical};
+use crate::units::{Address, GRAIN};
 
 impl DevicePool {
     /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
@@ -28,41 +31,40 @@ impl DevicePool {
         self.release_down_to(keep).0
     }
 
-    fn release_down_to(&self, keep: u64) -> (u64, Option<crate::driver::DriverError>) {
+    fn release_down_to(&self, keep: u64) -> (u64, Option<DriverError>) {
         let mut inner = self.inner.lock();
         self.settle(&mut inner, None);
-        let live = inner.arena.live_grains() * GRAIN;
-        inner.growth.gave_back(live);
         let held = self.physical(&inner);
+        let released = self.release_chunks(&mut inner, keep);
+        let (left, live) = (self.physical(&inner), inner.arena.live_grains() * GRAIN);
+        inner.growth.gave_back(Instant::now(), live, left);
+        (held - left, released.err())
+    }
+
+    fn release_chunks(&self, inner: &mut Inner, keep: u64) -> crate::driver::Result<()> {
+        let over = self.physical(inner).saturating_sub(keep).div_ceil(self.backing.granularity);
         let prepared = std::mem::take(&mut inner.prepared);
-        self.release_all(&mut inner, &prepared);
-        let over = held.saturating_sub(keep).div_ceil(self.backing.granularity);
+        self.release_all(inner, &prepared);
         for spare in inner.arena.spare(over) {
             if self.page_bytes(inner.arena.mapped_pages()) <= keep {
                 break;
             }
             let bytes = self.page_bytes(spare.pages);
-            let result = match &self.segments {
+            match &self.segments {
                 Some(segments) => {
-                    let at = crate::units::Address(spare.handle);
+                    let at = Address(spare.handle);
                     self.backing.free(at, bytes).inspect(|()| segments.write().remove(at))
                 }
                 None => self.backing.unmap(self.page_address(spare.page), bytes),
-            };
-            if let Err(error) = result {
-                return (held - self.physical(&inner), Some(error));
-            }
+            }?;
             inner.arena.forget(spare);
             inner.figures.releases += 1;
             if self.segments.is_none() {
                 let physical = Physical(spare.handle);
-                if let Err(error) = self.backing.release(physical) {
-                    inner.orphans.push((physical, bytes));
-                    return (held - self.physical(&inner), Some(error));
-                }
+                self.backing.release(physical).inspect_err(|_| inner.orphans.push((physical, bytes)))?;
             }
         }
-        (held - self.physical(&inner), None)
+        Ok(())
     }
 
     /// Gives everything back, blocks still live included.
@@ -90,7 +92,7 @@ impl DevicePool {
         }
         for chunk in inner.arena.all_chunks() {
             if self.segments.is_some() {
-                again("free", &|| self.backing.free(crate::units::Address(chunk.handle), self.page_bytes(chunk.pages)));
+                again("free", &|| self.backing.free(Address(chunk.handle), self.page_bytes(chunk.pages)));
                 continue;
             }
             unmap(chunk.page, chunk.pages);
@@ -102,7 +104,7 @@ impl DevicePool {
         if self.segments.is_none() {
             again("unreserve", &|| self.backing.unreserve(self.base, self.span));
         }
-        *inner = super::inner::Inner::new(crate::pool::Arena::closed());
+        *inner = Inner::new(crate::pool::Arena::closed());
         let streams = std::mem::take(&mut *self.streams.write());
         // Threads that used a stream lately keep it in memory; what it has of the driver goes now.
         for fence in streams.all().filter_map(|stream| stream.fence.as_ref()) {
