@@ -988,6 +988,9 @@ enum forebay_status forebay_block_size(struct forebay_pool *pool,
                                        const void *ptr,
                                        uint64_t *out);
 
+// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
+uint64_t forebay_block_size_for(uint64_t bytes);
+
 // The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
 // block. Any thread.
 enum forebay_status forebay_base_address(struct forebay_pool *pool,

@@ -1,7 +1,7 @@
 //! Allocating, freeing, and what is known of a block.
 
 use crate::common::*;
-use forebay::abi::memory::{forebay_base_address, forebay_block_size, forebay_malloc};
+use forebay::abi::memory::{forebay_base_address, forebay_block_size, forebay_block_size_for, forebay_malloc};
 
 const KIB: u64 = 1 << 10;
 
@@ -25,6 +25,7 @@ fn a_block_is_aligned_writable_and_as_long_as_it_says() {
         let block = pool.malloc(bytes, LEGACY).unwrap();
         assert_eq!(block % 512, 0, "{bytes}");
         assert_eq!(pool.block_size(block).unwrap(), size, "{bytes}");
+        assert_eq!(forebay_block_size_for(bytes), size, "{bytes}");
         pool.fill(block, 0x5A, size, LEGACY).unwrap();
         pool.holds(block, 0x5A, size, LEGACY);
         pool.free(block, LEGACY).unwrap();
@@ -35,6 +36,7 @@ fn a_block_is_aligned_writable_and_as_long_as_it_says() {
 #[test]
 fn no_bytes_are_null_and_ok() {
     let pool = Pool::new();
+    assert_eq!((forebay_block_size_for(0), forebay_block_size_for(u64::MAX)), (0, u64::MAX));
     assert_eq!(pool.malloc(0, LEGACY).unwrap(), 0);
     refused(pool.malloc_on(0, -1, LEGACY), Status::BadDevice, &["-1"]);
     assert_eq!(pool.stats().allocations, 0);

@@ -23,9 +23,15 @@ if torch.cuda.get_allocator_backend() == "forebay":
     must(stats["allocated_bytes.small_pool.current"] == 1024, "small tensors are told from large ones")
     must(stats["allocation.all.current"] == 2, "two allocations")
 must(stats["num_device_alloc"] > 0, f"mappings: {stats['num_device_alloc']}")
+middling = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in range(60_000, 1_200_000, 7_919)]
+lengths = sum(max(x.numel(), 512) for x in middling)
+more = torch.cuda.memory_allocated() - 10 * MIB - 1024
+must(lengths <= more <= lengths * 65 // 64 + 512 * len(middling), f"{more} bytes of blocks for {lengths}")
+middling.clear()
+must(torch.cuda.memory_allocated() == 10 * MIB + 1024, "a block counts as much when it goes as when it came")
 del a
 must(torch.cuda.memory_allocated() == 1024, "freed at once")
-must(torch.cuda.max_memory_allocated() == 10 * MIB + 1024, "max_memory_allocated stays")
+must(torch.cuda.max_memory_allocated() == 10 * MIB + 1024 + more, "max_memory_allocated stays")
 torch.cuda.reset_peak_memory_stats()
 must(torch.cuda.max_memory_allocated() == 1024, "until it is reset")
 torch.cuda.empty_cache()

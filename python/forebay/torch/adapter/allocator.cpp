@@ -20,7 +20,14 @@ void delete_block(void* ptr) {
 constexpr size_t GRAIN = 512;
 constexpr size_t EXA = size_t{1} << 60;
 
-size_t rounded(size_t size) {
+// Up to this, and again beyond the other, a block is as long as its size in grains; between them Forebay says how long.
+constexpr size_t SHORT = size_t{64} << 10;
+constexpr size_t LONG = size_t{1} << 20;
+
+size_t block_size(const Library& library, size_t size) {
+  if (size - 1 - SHORT < LONG - SHORT) {
+    return library.forebay_block_size_for(size);
+  }
   return (size + GRAIN - 1) / GRAIN * GRAIN;
 }
 
@@ -201,15 +208,16 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
       books_.note(ptr, std::move(block));
     }
   }
-  books_.count(index, rounded(size), size, true);
-  tell_of(ptr, index, rounded(size));
+  const size_t bytes = block_size(library_, size);
+  books_.count(index, bytes, size, true);
+  tell_of(ptr, index, bytes);
   return ptr;
 }
 
 Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) {
   Block block;
   block.requested = size;
-  block.bytes = rounded(size);
+  block.bytes = block_size(library_, size);
   block.device = home.index;
   block.stream = stream;
   return block;

@@ -10,6 +10,7 @@ namespace forebay_torch {
 
 #define FOREBAY_TORCH_FUNCTIONS(X)      \
   X(forebay_base_address)               \
+  X(forebay_block_size_for)             \
   X(forebay_buffer_destroy)             \
   X(forebay_buffer_from_ipc_descriptor) \
   X(forebay_buffer_get_info)            \
