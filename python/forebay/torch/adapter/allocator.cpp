@@ -214,7 +214,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
   return ptr;
 }
 
-Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) {
+Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) const {
   Block block;
   block.requested = size;
   block.bytes = block_size(library_, size);

@@ -111,7 +111,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   static void mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) noexcept;
 
   void* take_noted(Device& home, size_t size, cudaStream_t stream);
-  static Block unnoted(const Device& home, size_t size, cudaStream_t stream);
+  Block unnoted(const Device& home, size_t size, cudaStream_t stream) const;
   // Memory for the block, which learns what pool it came from.
   void* reserve(Device& home, Block& block);
   void* after_shortage(Device& home, Block& block);
