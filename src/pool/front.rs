@@ -27,8 +27,10 @@ struct Bin {
 /// Blocks that a bin of a short length has room for at once, and of a longer one: whole cache lines.
 const FIRST_SHORT: usize = 16;
 const FIRST: usize = 8;
-/// A bin gets more room while it has less than this share of the blocks that are live: there are not many more bins.
-const SHARE: usize = 64;
+/// Where more blocks than this are live, each bin gets more room, up to one in so many of those beyond. Programs that train have fewer, and
+/// lose memory where many of their blocks are kept from their neighbours.
+const USUAL: u64 = 4096;
+const SHARE: u64 = 64;
 
 impl Bin {
     /// Gets as much room more as it has.
@@ -176,7 +178,8 @@ impl Front {
         }
         let Some(full) = self.bins.get_mut(bin(grains)) else { return Some(self.long.replace_oldest(block)) };
         let first = if grains > EXACT { FIRST } else { FIRST_SHORT };
-        if full.starts.len() >= first.max(live as usize / SHARE) {
+        let most = first.max((live.saturating_sub(USUAL) / SHARE) as usize);
+        if full.starts.len() >= most {
             return Some(block);
         }
         full.grow(first);
@@ -272,7 +275,9 @@ mod tests {
         let mut front = Front::default();
         assert_eq!((filled(&mut front, 1, 0), filled(&mut front, LONGEST, 0)), (FIRST_SHORT, FIRST));
         front.drain(|_, _| ());
-        assert_eq!(filled(&mut front, LONGEST, 17 * SHARE as u64), 4 * FIRST);
+        assert_eq!(filled(&mut front, LONGEST, USUAL + SHARE * (FIRST as u64 + 1) - 1), FIRST);
+        front.drain(|_, _| ());
+        assert_eq!(filled(&mut front, LONGEST, USUAL + SHARE * 17), 4 * FIRST);
         assert_eq!(front.pop(LONGEST), Some(4 * FIRST as u64 - 1));
     }
 
