@@ -4,7 +4,7 @@
 //! lengths. So it keeps few long ones, and of the others more only for a stream that has many blocks; and it is emptied before the
 //! pool takes more memory.
 
-use super::size_class::{BINS, EXACT, bin, length, lengths, longer_bin};
+use super::size_class::{BINS, EXACT, bin, block_length, length, lengths, longer_bin};
 
 /// A block in a front cache: offset and length in grains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,6 +173,7 @@ impl Front {
     #[must_use]
     pub fn push(&mut self, block: Cached, live: u64) -> Option<Cached> {
         let Cached { start, grains } = block;
+        debug_assert_eq!(block_length(grains), grains, "a bin does not say how long its blocks are");
         if self.push_if_room(block) {
             return None;
         }
