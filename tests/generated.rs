@@ -9,6 +9,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
+#[path = "support/block_bytes.rs"]
+mod block_bytes;
 #[path = "support/random.rs"]
 mod random;
 
@@ -17,6 +19,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use block_bytes::block_bytes;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, Event};
 use forebay::resource::{Error, Location, Options, Pool};
@@ -27,12 +30,6 @@ const DEVICE: DeviceId = DeviceId(0);
 const GRANULE: u64 = 64 << 10;
 const CAPACITY: u64 = 24 << 20;
 const GRAIN: u64 = 512;
-
-/// The length of the block for a request.
-fn block_bytes(bytes: u64) -> u64 {
-    let steps = 64 << 10 < bytes && bytes <= 1 << 20;
-    bytes.next_multiple_of(if steps { bytes.next_power_of_two() / 128 } else { 512 })
-}
 /// Work that waits to run is run in part beyond this, as a GPU would.
 const MOST_QUEUED: usize = 200;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use forebay::abi::memory::forebay_block_size_for;
+
 use crate::pool::{Pointer, Pool};
 use crate::trace::{Operation, Trace};
 
@@ -61,14 +63,13 @@ pub fn replay(trace: &Trace, limit: Option<u64>, progress: impl Fn(u64)) -> Resu
         progress(part.len() as u64);
     }
     let stats = pool.stats().map_err(named)?;
-    let (left, peak_live) = check_blocks(trace, &addresses)?;
+    let Checked { left, peak_live, peak_blocks } = check_blocks(trace, &addresses)?;
     pool.check().map_err(named)?;
     // With several streams the pool's own figure may be low by 1 MiB for each; with one it is exact.
     let slack = if streams.len() > 1 { streams.len() as u64 * (1 << 20) } else { 0 };
-    // Some blocks are longer than the request, by up to 1/64.
-    if stats.live_peak > peak_live + peak_live / 64 || stats.live_peak + slack < peak_live {
+    if stats.live_peak > peak_blocks || stats.live_peak + slack < peak_blocks {
         return Err(named(format!(
-            "the pool says that {} bytes were live at the peak; the trace says {peak_live}",
+            "the pool says that {} bytes were live at the peak; the blocks for the trace are {peak_blocks}",
             stats.live_peak
         )));
     }
@@ -102,20 +103,31 @@ fn refused(trace: &Trace, at: usize, why: &str) -> String {
     format!("{}, line {}: {what}: {why}", trace.name, trace.lines[at])
 }
 
+/// What the addresses that a pool gave say.
+struct Checked {
+    /// Live at the end, block and stream.
+    left: Vec<(usize, usize)>,
+    /// The most that was live at once: of what the trace asks for, and of the blocks for it, some of which are longer.
+    peak_live: u64,
+    peak_blocks: u64,
+}
+
 /// Walks the trace again with the addresses that the pool gave: no two live blocks may share a byte, and every
-/// address is a multiple of 512. Returns what is live at the end, block and stream, and the most that was.
-fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<(Vec<(usize, usize)>, u64), String> {
+/// address is a multiple of 512.
+fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<Checked, String> {
     // Start to end and block.
     let mut live: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
     let mut of_block = Vec::with_capacity(addresses.len());
-    let (mut now, mut peak) = (0, 0);
+    let (mut live_now, mut blocks_now) = (0, 0);
+    let (mut peak_live, mut peak_blocks) = (0, 0);
     for (at, operation) in trace.operations.iter().enumerate() {
         let wrong = |what: String| Err(format!("{}, line {}: {what}", trace.name, trace.lines[at]));
         match *operation {
             Operation::Allocate { bytes, stream } => {
                 let block = of_block.len();
-                let (start, length) = (addresses[block] as u64, bytes.next_multiple_of(GRAIN));
-                of_block.push((start, stream));
+                let (start, length) = (addresses[block] as u64, forebay_block_size_for(bytes));
+                let asked = bytes.next_multiple_of(GRAIN);
+                of_block.push((start, stream, asked));
                 if bytes == 0 {
                     continue;
                 }
@@ -129,15 +141,20 @@ fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<(Vec<(usize, usi
                     return wrong(format!("{start:#x}+{length} overlaps the live block {other:#x}+{}", end - other));
                 }
                 live.insert(start, (start + length, block));
-                now += length;
-                peak = peak.max(now);
+                live_now += asked;
+                blocks_now += length;
+                peak_live = peak_live.max(live_now);
+                peak_blocks = peak_blocks.max(blocks_now);
             }
             Operation::Free { block, .. } => {
-                if let Some((end, _)) = live.remove(&of_block[block].0) {
-                    now -= end - of_block[block].0;
+                let (start, _, asked) = of_block[block];
+                if let Some((end, _)) = live.remove(&start) {
+                    live_now -= asked;
+                    blocks_now -= end - start;
                 }
             }
         }
     }
-    Ok((live.values().map(|&(_, block)| (block, of_block[block].1)).collect(), peak))
+    let left = live.values().map(|&(_, block)| (block, of_block[block].1)).collect();
+    Ok(Checked { left, peak_live, peak_blocks })
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, address, output, pointer, stream as handle};
 use super::status::ForebayStatus;
-use crate::pool::block_length;
+use crate::pool::block_grains;
 use crate::resource::Error;
 use crate::units::GRAIN;
 
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn forebay_block_size(
 /// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_block_size_for(bytes: u64) -> u64 {
-    block_length(bytes.div_ceil(GRAIN)).saturating_mul(GRAIN)
+    block_grains(bytes).saturating_mul(GRAIN)
 }
 
 /// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large

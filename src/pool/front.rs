@@ -145,8 +145,13 @@ impl Front {
     /// The block for a short request of so many grains that was put in last.
     #[inline(always)]
     pub fn newest_short(&mut self, grains: u64) -> Option<Newest<'_>> {
+        self.short_bin(grains)?.newest()
+    }
+
+    #[inline(always)]
+    fn short_bin(&mut self, grains: u64) -> Option<&mut Bin> {
         // 0 wraps to a bin that is not there.
-        self.bins[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))?.newest()
+        self.bins[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))
     }
 
     /// The block for a request longer than [`Front::SHORT`], or of nothing, that was put in last, and its length; of those longer
@@ -191,8 +196,7 @@ impl Front {
     /// Keeps a block if no other has to go for it. Returns whether it did.
     #[inline(always)]
     pub fn push_if_room(&mut self, block: Cached) -> bool {
-        let short = self.bins[..EXACT as usize].get_mut((block.grains as usize).wrapping_sub(1));
-        let kept = if let Some(bin) = short {
+        let kept = if let Some(bin) = self.short_bin(block.grains) {
             bin.push_if_room(block.start)
         } else if let Some(bin) = longer_bin(block.grains) {
             self.bins.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
@@ -236,8 +240,7 @@ impl Front {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LONGEST: u64 = 2048;
+    use crate::pool::size_class::BINNED as LONGEST;
 
     fn filled(front: &mut Front, grains: u64, live: u64) -> usize {
         (0..100).take_while(|&start| front.push(Cached { start, grains }, live).is_none()).count()

@@ -70,6 +70,6 @@ pub use commit::Placed;
 pub use front::{Cached, Front, Newest};
 pub use header::{Beginning, Header, State};
 pub use plan::{Fill, Plan, Source};
-pub use size_class::block_length;
+pub use size_class::block_grains;
 pub use table::{LastLeaf, Place, Table};
 pub use walk::Span;

@@ -4,6 +4,8 @@
 //! block that was freed serves the next request of about its length. That wastes less than 1/64 of such a block; in the traces of
 //! training they hold 1/500 of the memory at most. Longer blocks are as long as the request again.
 
+use crate::units::GRAIN;
+
 /// Up to so many grains every length is one.
 pub(super) const EXACT: u64 = 128;
 /// Lengths in a doubling above.
@@ -21,10 +23,16 @@ const fn step_bits(grains: u64) -> u32 {
     (grains.wrapping_sub(1) | STEPS).ilog2() - STEPS.ilog2()
 }
 
-/// The length of the block for a request of so many grains.
+/// The length in grains of the block for a request of so many bytes.
 #[inline(always)]
 #[must_use]
-pub const fn block_length(grains: u64) -> u64 {
+pub const fn block_grains(bytes: u64) -> u64 {
+    block_length(bytes.div_ceil(GRAIN))
+}
+
+/// The same for a request of so many grains.
+#[inline(always)]
+pub(super) const fn block_length(grains: u64) -> u64 {
     if grains > BINNED {
         return grains;
     }

@@ -8,6 +8,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
+#[path = "../support/block_bytes.rs"]
+mod block_bytes;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../support/mod.rs"]

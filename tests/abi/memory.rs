@@ -249,15 +249,21 @@ fn a_recorded_use_delays_the_block_and_is_not_needed_twice() {
     pool.destroy_stream(user).unwrap();
 }
 
+/// Turns after which a thread holds the front of a stream.
+const HELD: usize = 2000;
+
+fn use_front(pool: &Pool, turns: usize) {
+    for _ in 0..turns {
+        let block = pool.malloc(512, LEGACY).unwrap();
+        pool.free(block, LEGACY).unwrap();
+    }
+}
+
 #[test]
 fn a_size_beyond_all_reason_is_refused_where_a_thread_holds_the_front_too() {
     let pool = Pool::new();
     let live = pool.malloc(MIB, LEGACY).unwrap();
-    // Long enough that this thread holds it.
-    for _ in 0..2000 {
-        let block = pool.malloc(512, LEGACY).unwrap();
-        pool.free(block, LEGACY).unwrap();
-    }
+    use_front(&pool, HELD);
     for bytes in [u64::MAX, u64::MAX - 511, u64::MAX - 600, u64::MAX / 2 + 1] {
         refused(pool.malloc(bytes, LEGACY), Status::InvalidArgument, &["no size is that large"]);
     }
@@ -268,12 +274,9 @@ fn a_size_beyond_all_reason_is_refused_where_a_thread_holds_the_front_too() {
 #[test]
 fn what_a_freed_block_serves_is_never_longer() {
     let pool = Pool::new();
-    // On the long way; then long enough that this thread holds the front, and on the short one.
-    for turns in [0, 2000] {
-        for _ in 0..turns {
-            let block = pool.malloc(512, LEGACY).unwrap();
-            pool.free(block, LEGACY).unwrap();
-        }
+    // On the long way, then on the short one.
+    for turns in [0, HELD] {
+        use_front(&pool, turns);
         for grains in (1..300).chain(1020..1060).chain(2030..2060) {
             let shorter = pool.malloc(grains * 512, LEGACY).unwrap();
             pool.free(shorter, LEGACY).unwrap();
@@ -290,11 +293,8 @@ fn what_a_freed_block_serves_is_never_longer() {
 #[test]
 fn a_freed_block_serves_the_next_request_of_about_its_length() {
     let pool = Pool::new();
-    for turns in [0, 2000] {
-        for _ in 0..turns {
-            let block = pool.malloc(512, LEGACY).unwrap();
-            pool.free(block, LEGACY).unwrap();
-        }
+    for turns in [0, HELD] {
+        use_front(&pool, turns);
         for (freed, asked) in [(100_000, 100_300), (MIB - 8000, MIB), (MIB / 2 + 8000, MIB / 2 + 1)] {
             let block = pool.malloc(freed, LEGACY).unwrap();
             pool.free(block, LEGACY).unwrap();

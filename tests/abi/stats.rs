@@ -1,12 +1,7 @@
 //! Figures and reports.
 
+use crate::block_bytes::block_bytes;
 use crate::common::*;
-
-/// The length of the block for a request.
-fn block_bytes(bytes: u64) -> u64 {
-    let steps = 64 << 10 < bytes && bytes <= 1 << 20;
-    bytes.next_multiple_of(if steps { bytes.next_power_of_two() / 128 } else { 512 })
-}
 
 #[test]
 fn the_figures_add_up_after_every_step() {

@@ -1,6 +1,7 @@
 //! The hit: a request that the stream's front cache serves, and a free that it takes.
 //!
-//! No driver call, no allocation, no search in a hash table, one lock that only this stream's users take. (A stream that was not registered
+//! No driver call, no search in a hash table, one lock that only this stream's users take; memory of the host only when a full bin of the front
+//! doubles its room. (A stream that was not registered
 //! costs two short calls, which tell that its handle still names it, and every second free in a row an event: `bare.rs`.) A request
 //! that the front lacks and free memory can serve goes the same way: it tries for the arena's lock, and asks the driver whether
 //! a registered stream is captured. Everything out of the ordinary answers "not here", and the long way round (`pool.rs`) is taken.
@@ -17,7 +18,7 @@ use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::Capture;
-use crate::pool::{Cached, Front, Header, Place, block_length};
+use crate::pool::{Cached, Front, Header, Place, block_grains};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A stream that this thread used lately, and its device.
@@ -174,7 +175,7 @@ impl Near<'_> {
     #[inline]
     pub fn malloc(self, bytes: u64, tag: u8) -> Option<Address> {
         let Self { home, stream, seat } = self;
-        let grains = block_length(bytes.div_ceil(GRAIN));
+        let grains = block_grains(bytes);
         let mut held = stream.hot.enter(Some(seat));
         let hot = &mut *held;
         let start = match hot.pop(grains) {

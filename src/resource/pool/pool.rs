@@ -15,7 +15,7 @@ use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::{self, Choice, Driver};
-use crate::pool::block_length;
+use crate::pool::block_grains;
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -198,7 +198,7 @@ impl Pool {
         if bytes == 0 {
             self.device(device)?;
         }
-        Ok(block_length(bytes.div_ceil(GRAIN)))
+        Ok(block_grains(bytes))
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.

@@ -7,7 +7,7 @@ use super::inner::Deferred;
 use super::pool::Pool;
 use super::private::unknown;
 use super::stream::Stream;
-use crate::pool::{Header, Owner, block_length};
+use crate::pool::{Header, Owner, block_grains};
 use crate::resource::{Error, Result};
 use crate::units::{Address, GRAIN, StreamHandle};
 
@@ -51,7 +51,7 @@ impl Pool {
 
 impl DevicePool {
     fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: &Arc<Stream>, tag: u8) -> Result<()> {
-        let grains = block_length(bytes.div_ceil(GRAIN));
+        let grains = block_grains(bytes);
         let start =
             self.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN)).ok_or_else(|| self.bad_free(at))?;
         let mut inner = self.inner.lock();

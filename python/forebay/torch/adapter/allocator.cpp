@@ -17,19 +17,7 @@ void delete_block(void* ptr) {
   the_allocator->raw_delete(ptr);
 }
 
-constexpr size_t GRAIN = 512;
 constexpr size_t EXA = size_t{1} << 60;
-
-// Up to this, and again beyond the other, a block is as long as its size in grains; between them Forebay says how long.
-constexpr size_t SHORT = size_t{64} << 10;
-constexpr size_t LONG = size_t{1} << 20;
-
-size_t block_size(const Library& library, size_t size) {
-  if (size - 1 - SHORT < LONG - SHORT) {
-    return library.forebay_block_size_for(size);
-  }
-  return (size + GRAIN - 1) / GRAIN * GRAIN;
-}
 
 // As PyTorch writes sizes: "20.00 MiB". Without a stream of C++: those take what they need from the libstdc++ that was loaded
 // first, which need not be the one that this was compiled for.
@@ -208,7 +196,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
       books_.note(ptr, std::move(block));
     }
   }
-  const size_t bytes = block_size(library_, size);
+  const size_t bytes = library_.forebay_block_size_for(size);
   books_.count(index, bytes, size, true);
   tell_of(ptr, index, bytes);
   return ptr;
@@ -217,7 +205,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
 Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) const {
   Block block;
   block.requested = size;
-  block.bytes = block_size(library_, size);
+  block.bytes = library_.forebay_block_size_for(size);
   block.device = home.index;
   block.stream = stream;
   return block;
