@@ -66,8 +66,6 @@ pub struct Arena {
     pub(super) page_bits: u32,
     /// Where the zone of large requests begins.
     boundary: u64,
-    /// Whether it is worth while to take as many chunks as serve memory best. Its caller says so.
-    pub many_chunks: bool,
 }
 
 impl Arena {
@@ -86,7 +84,6 @@ impl Arena {
             live: 0,
             page_bits: options.page_grains.ilog2(),
             boundary: options.small_pages * options.page_grains,
-            many_chunks: false,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);

@@ -66,6 +66,7 @@ pub use arena::{Arena, ArenaOptions, Retired};
 pub use block::{BlockId, IDLE, Owner};
 pub use check::Totals;
 pub use chunk::ChunkId;
+pub use chunk_size::Chunking;
 pub use commit::Placed;
 pub use front::{Cached, Front, Newest};
 pub use header::{Beginning, Header, State};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use random::Random;
 
-use super::{Arena, ArenaOptions, Header, IDLE, Owner, Retired, Source, Table};
+use super::{Arena, ArenaOptions, Chunking, Header, IDLE, Owner, Retired, Source, Table};
 
 const PAGE: u64 = 8;
 const PAGES: u64 = 4096;
@@ -75,7 +75,9 @@ impl Program {
         let start = match self.arena.take(owner, grains) {
             Some(start) => start,
             None => {
-                let Some(plan) = self.arena.plan(owner, grains) else { return };
+                let (in_use, many) = (self.random.below(2) == 0, self.random.below(2) == 0);
+                let chunking = Chunking { in_use, many, most_pages: 1 << self.random.below(40) };
+                let Some(plan) = self.arena.plan(owner, grains, chunking) else { return };
                 if self.arena.mapped_pages() + plan.new_pages() > self.limit {
                     return;
                 }

@@ -111,7 +111,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::pool::{ArenaOptions, Table};
+    use crate::pool::{ArenaOptions, Chunking, Table};
 
     #[test]
     fn small_blocks_of_two_owners_are_on_different_lines_of_the_table() {
@@ -125,7 +125,7 @@ mod tests {
         };
         let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
         let owners = [arena.owner_add(false), arena.owner_add(false)];
-        let plan = arena.plan(owners[0], 3).expect("an empty arena has room");
+        let plan = arena.plan(owners[0], 3, Chunking::default()).expect("an empty arena has room");
         let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
         arena.commit(&plan, owners[0], 0, &handles);
         let mut live: Vec<(u64, usize)> = vec![(plan.start, 0)];

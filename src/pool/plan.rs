@@ -5,6 +5,7 @@
 use super::arena::Arena;
 use super::block::{BlockId, IDLE, Kind, NONE, Owner};
 use super::chunk::ChunkId;
+use super::chunk_size::Chunking;
 
 /// Where a missing run of pages comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,30 +88,30 @@ impl Arena {
     /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
     /// no addresses are left.
     #[must_use]
-    pub fn plan(&self, owner: Owner, grains: u64) -> Option<Plan> {
+    pub fn plan(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
         if !self.options.movable {
             return self.plan_segment(grains);
         }
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
-        let plan = self.fill(grains, least, self.stealable(owner, least, grains));
+        let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
         if plan.new_pages() == 0 {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
         let roomiest = roomiest?;
-        let spacious = self.fill(grains, roomiest, self.stealable(owner, roomiest, grains));
+        let spacious = self.fill(grains, roomiest, self.stealable(owner, roomiest, grains), chunking);
         Some(if spacious.new_pages() < plan.new_pages() { spacious } else { plan })
     }
 
     /// The same with new memory alone: nothing moves.
     #[must_use]
-    pub fn plan_new(&self, owner: Owner, grains: u64) -> Option<Plan> {
+    pub fn plan_new(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
         if !self.options.movable {
             return self.plan_segment(grains);
         }
         let (least, _) = self.windows(owner, grains);
-        Some(self.fill(grains, least?, Vec::new()))
+        Some(self.fill(grains, least?, Vec::new(), chunking))
     }
 
     /// A segment of its own, a page away from its neighbour so that blocks never span two segments.
@@ -242,11 +243,11 @@ impl Arena {
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>) -> Plan {
+    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
         let end = window.start + grains;
         let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
         for gap in self.gaps(window, end) {
-            self.fill_gap(gap, &mut stock, &mut plan);
+            self.fill_gap(gap, &mut stock, &mut plan, chunking);
         }
         plan
     }
@@ -303,7 +304,7 @@ impl Arena {
         found
     }
 
-    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan) {
+    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, chunking: Chunking) {
         let mut chosen: Vec<(Source, u64)> = Vec::new();
         let mut left = gap.pages;
         stock.retain(|&(id, pages)| {
@@ -324,11 +325,8 @@ impl Arena {
                 left = 0;
             }
         }
-        let largest = self.chunk_pages(gap.pages);
-        let end = self.end_of_run();
         while left > 0 {
-            let largest = if left < gap.pages / end.share { largest.min(end.largest) } else { largest };
-            let pages = largest.min(1 << left.ilog2());
+            let pages = self.chunk_pages(gap.pages, left, chunking);
             chosen.push((Source::Create, pages));
             left -= pages;
         }

@@ -49,7 +49,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::pool::{ArenaOptions, IDLE, Table};
+    use crate::pool::{ArenaOptions, Chunking, IDLE, Table};
 
     fn arena() -> Arena {
         let options = ArenaOptions {
@@ -61,7 +61,7 @@ mod tests {
             movable: true,
         };
         let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
-        let plan = arena.plan(IDLE, 32).expect("an empty arena has room");
+        let plan = arena.plan(IDLE, 32, Chunking::default()).expect("an empty arena has room");
         let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
         arena.commit(&plan, IDLE, 0, &handles);
         // As `commit` leaves it: the plan's block is given out.

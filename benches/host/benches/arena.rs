@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay::pool::{Arena, ArenaOptions, Source, Table};
+use forebay::pool::{Arena, ArenaOptions, Chunking, Source, Table};
 
 const COUNT: u32 = 1000;
 const PAGE: u64 = 4096;
@@ -36,7 +36,7 @@ fn main_bench(criterion: &mut Criterion) {
             if live.len() < most && (live.is_empty() || next() % 4 < 3) {
                 let grains = 1 + next() % 2048;
                 let start = arena.take(owner, grains).unwrap_or_else(|| {
-                    let plan = arena.plan(owner, grains).expect("room");
+                    let plan = arena.plan(owner, grains, Chunking::default()).expect("room");
                     let handles: Vec<u64> =
                         plan.fills.iter().filter(|f| f.source == Source::Create).map(|_| 1).collect();
                     for retired in arena.commit(&plan, owner, 0, &handles) {

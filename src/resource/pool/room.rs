@@ -14,14 +14,14 @@ use super::inner::Inner;
 use super::stream::Stream;
 use super::times::Spent;
 use crate::driver::{DriverError, ErrorKind, Physical};
-use crate::pool::{Fill, IDLE, Owner, Plan, Source};
+use crate::pool::{Chunking, Fill, IDLE, Owner, Plan, Source};
 use crate::resource::Result;
 use crate::units::{Address, GRAIN};
 
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.
 const FREE_GROWTH: u64 = 128;
 
-/// Where so many blocks were asked for, the pool is in use, and not being filled with weights: more chunks than necessary pay.
+/// Where a stream was asked for so many blocks, the pool is in use.
 const IN_USE: u64 = 8192;
 
 /// For whom room is made.
@@ -98,12 +98,16 @@ impl DevicePool {
         let live = (inner.arena.live_grains() + grains) * GRAIN;
         let allowed = inner.growth.may_move(begun, live) || self.backing.is_host();
         let mut may_move = allowed;
-        inner.arena.many_chunks = inner.small_chunks.is_left(begun) && asker.stream.requests() >= IN_USE;
+        let chunking = Chunking {
+            in_use: asker.stream.requests() >= IN_USE,
+            many: inner.small_chunks.is_left(begun),
+            most_pages: self.limit.load(Ordering::Relaxed) / self.backing.granularity,
+        };
         loop {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
             }
-            let Some(mut plan) = self.plan(&mut inner, asker, grains, may_move) else {
+            let Some(mut plan) = self.plan(&mut inner, asker, grains, may_move, chunking) else {
                 return Ok(Err(Shortage::Addresses));
             };
             if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
@@ -145,7 +149,7 @@ impl DevicePool {
                     if plan.moves() > 0 {
                         inner.growth.moved(took, !allowed);
                     }
-                    if inner.arena.many_chunks {
+                    if chunking.in_use && chunking.many {
                         inner.small_chunks.took(took);
                     }
                     return Ok(Ok(plan.start));
@@ -163,13 +167,20 @@ impl DevicePool {
     }
 
     /// How to make room: with as little new memory as can be, or without moving anything.
-    fn plan(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, may_move: bool) -> Option<Plan> {
+    fn plan(
+        &self,
+        inner: &mut Inner,
+        asker: Asker<'_>,
+        grains: u64,
+        may_move: bool,
+        chunking: Chunking,
+    ) -> Option<Plan> {
         if !may_move {
-            return inner.arena.plan_new(asker.owner, grains);
+            return inner.arena.plan_new(asker.owner, grains, chunking);
         }
         let epoch = asker.epoch(inner);
         inner.arena.complete_chunks(asker.owner, epoch);
-        inner.arena.plan(asker.owner, grains)
+        inner.arena.plan(asker.owner, grains, chunking)
     }
 
     /// By how many bytes a plan would exceed the limit.
