@@ -36,7 +36,7 @@
 //!
 //! 1. Best fit among free blocks of the owner and of [`IDLE`]; ties go to the lowest address. For small requests the owner's
 //!    first, then a piece of [`IDLE`] that becomes the owner's, so that owners do not share lines of the table.
-//! 2. The run of free blocks and holes that needs the fewest missing pages, filled with
+//! 2. The run of free blocks and holes that needs the fewest missing pages, the tightest of several, filled with
 //!    chunks that are wholly free, from the highest addresses down, the biggest that fit first.
 //! 3. New chunks for what is still missing, within the budget that the caller gives.
 //!

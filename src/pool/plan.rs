@@ -67,11 +67,17 @@ impl Plan {
     }
 }
 
+/// Of windows that lack as many pages, the one in the tightest run: a run that is used up leaves no rest of a page. Runs with so many
+/// pages to spare are alike, and the lowest is best.
+const LONG_REST: u64 = 16;
+
 /// A span of addresses and how many of its pages are not mapped.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     start: u64,
     missing: u64,
+    /// Grains of the run around it that are left over, up to a bound.
+    left_over: u64,
     first: BlockId,
 }
 
@@ -162,7 +168,10 @@ impl Arena {
             if block.kind == Kind::Hole {
                 if block.len >= grains && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
                     let missing = grains.div_ceil(self.options.page_grains);
-                    roomiest = Some((block.len, Window { start: block.start, missing, first: seed }));
+                    roomiest = Some((
+                        block.len,
+                        Window { start: block.start, missing, left_over: block.len - grains, first: seed },
+                    ));
                 }
                 if block.start < seen_to {
                     continue;
@@ -199,9 +208,8 @@ impl Arena {
     fn best_window(&self, run: &[BlockId], grains: u64, least: &mut Option<Window>) {
         let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
         let (run_start, run_end) = (self.slab[first].start, self.slab[last].end());
-        if run_end - run_start < grains {
-            return;
-        }
+        let Some(rest) = (run_end - run_start).checked_sub(grains) else { return };
+        let left_over = rest.min(LONG_REST * self.options.page_grains);
         for &id in run {
             let block = &self.slab[id];
             for start in [Some(block.start), block.end().checked_sub(grains)].into_iter().flatten() {
@@ -209,9 +217,11 @@ impl Arena {
                     continue;
                 }
                 let (missing, first) = self.missing(run, start, start + grains);
-                let better = least.as_ref().is_none_or(|best| (missing, start) < (best.missing, best.start));
+                let better = least
+                    .as_ref()
+                    .is_none_or(|best| (missing, left_over, start) < (best.missing, best.left_over, best.start));
                 if better {
-                    *least = Some(Window { start, missing, first });
+                    *least = Some(Window { start, missing, left_over, first });
                 }
             }
         }

@@ -94,13 +94,14 @@ impl DevicePool {
         self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
         let mut prepared = false;
         let begun = Instant::now();
-        // Pinning memory costs more than any move.
+        // Pinning memory costs more than any move, and a chunk next to nothing beside it.
+        let pinned = self.backing.is_host();
         let live = (inner.arena.live_grains() + grains) * GRAIN;
-        let allowed = inner.growth.may_move(begun, live) || self.backing.is_host();
+        let allowed = inner.growth.may_move(begun, live) || pinned;
         let mut may_move = allowed;
         let chunking = Chunking {
-            in_use: asker.stream.requests() >= IN_USE,
-            many: inner.small_chunks.is_left(begun),
+            in_use: pinned || asker.stream.requests() >= IN_USE,
+            many: pinned || inner.small_chunks.is_left(begun),
             most_pages: self.limit.load(Ordering::Relaxed) / self.backing.granularity,
         };
         loop {
