@@ -41,9 +41,22 @@ fn bad_frees_are_errors() {
 #[test]
 fn every_example_is_valid_python() {
     let cache = scratch("pycache");
-    for folder in [FOLDER, "benches/gpu", "benches/peers", "tests/gpu"] {
+    for folder in [FOLDER, "benches/gpu", "benches/frameworks", "benches/peers", "tests/gpu"] {
         for source in files(folder, "py") {
             run(Command::new("python3").args(["-m", "py_compile"]).arg(&source).env("PYTHONPYCACHEPREFIX", &cache));
         }
     }
+}
+
+/// An address is used again, a free is asked for before it is done, and memory from before the recording is freed in it.
+#[test]
+fn a_recorded_history_is_a_trace() {
+    let events = r#"
+import record
+words = [("alloc", 64, 100, 7), ("alloc", 128, 200, 9), ("segment_alloc", 1, 2, 7), ("free_requested", 64, 100, 7), ("free_completed", 64, 100, 7),
+         ("free_completed", 999, 5, 7), ("alloc", 64, 300, 9), ("free_completed", 64, 300, 9), ("free_completed", 128, 200, 9)]
+print("".join(record.operations([dict(zip(("action", "addr", "size", "stream"), word)) for word in words])), end="")
+"#;
+    let out = run(Command::new("python3").args(["-c", events]).env("PYTHONPATH", "benches/frameworks"));
+    assert_eq!(out, "a,1,100,0\na,2,200,1\nf,1,0,0\na,3,300,1\nf,3,0,1\nf,2,0,1\n");
 }

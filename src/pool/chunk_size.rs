@@ -69,3 +69,67 @@ impl Arena {
         1 << usual.max(run / CHUNKS_IN_NEED).clamp(1, LARGEST_CHUNK).ilog2()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pool::{ArenaOptions, Table};
+
+    const GIB: u64 = 512;
+
+    /// An arena with so many pages mapped, as far as sizes are concerned.
+    fn arena(mapped: u64) -> Arena {
+        let options = ArenaOptions {
+            page_grains: 8,
+            pages: 16,
+            small_pages: 4,
+            small_grains: 4,
+            max_chunk_pages: 0,
+            movable: true,
+        };
+        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        arena.chunks.mapped = mapped;
+        arena
+    }
+
+    #[test]
+    fn a_run_ends_in_ever_smaller_chunks() {
+        let arena = arena(40 * GIB);
+        let mut left = 75;
+        let sizes = std::iter::from_fn(|| {
+            let pages = (left > 0).then(|| arena.chunk_pages(75, left, Chunking::default()))?;
+            left -= pages;
+            Some(pages)
+        });
+        assert_eq!(sizes.collect::<Vec<_>>(), [16, 16, 16, 8, 8, 4, 2, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_largest_follow_the_pool_the_need_the_limit_and_the_time() {
+        let usual = Chunking::default();
+        let in_use = Chunking { in_use: true, ..usual };
+        let limited = |most_pages| Chunking { most_pages, ..usual };
+        for (mapped, run, chunking, largest) in [
+            (0, 8, usual, 1),
+            (GIB / 2, 8, usual, 2),
+            (2 * GIB, 8, usual, 4),
+            (2 * GIB, 300, usual, 8),
+            (2 * GIB, 4 * GIB, usual, 16),
+            (2 * GIB, 8, limited(GIB), 1),
+            (2 * GIB, 8, limited(8 * GIB), 4),
+            (2 * GIB, 255, in_use, 2),
+            (2 * GIB, 255, Chunking { many: true, ..in_use }, 1),
+            (2 * GIB, 255, Chunking { many: true, ..usual }, 4),
+            (2 * GIB, 256, Chunking { many: true, ..in_use }, 8),
+            (5 * GIB, 8, Chunking { many: true, ..in_use }, 4),
+            (20 * GIB, 8, usual, 16),
+            (20 * GIB, 600, usual, 16),
+            (36 * GIB, 511, usual, 16),
+            (36 * GIB, 512, usual, 32),
+        ] {
+            assert_eq!(arena(mapped).largest_chunk(run, chunking), largest, "{mapped} pages, {run}, {chunking:?}");
+        }
+    }
+}

@@ -351,3 +351,53 @@ impl Arena {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pool::{ArenaOptions, Table};
+
+    const PAGE: u64 = 8;
+
+    fn block(arena: &mut Arena, pages: u64) -> u64 {
+        let plan = arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses");
+        let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
+        arena.commit(&plan, IDLE, 0, &handles);
+        plan.start
+    }
+
+    #[test]
+    fn of_windows_that_lack_as_much_the_tightest_is_used_up() {
+        let options = ArenaOptions {
+            page_grains: PAGE,
+            pages: 256,
+            small_pages: 0,
+            small_grains: 0,
+            max_chunk_pages: 1,
+            movable: true,
+        };
+        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.
+        let starts: Vec<u64> = [1, 40, 1, 10, 1, 3, 1].map(|pages| block(&mut arena, pages)).to_vec();
+        for hole in [1, 3, 5] {
+            arena.give(starts[hole], IDLE, 0);
+        }
+        while let Some(&spare) = arena.spare(1).first() {
+            arena.forget(spare);
+        }
+        arena.check().expect("every equation holds");
+        let place = |arena: &Arena, pages: u64| {
+            arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses").start
+        };
+        assert_eq!(place(&arena, 3), starts[5], "the hole of three is used up");
+        assert_eq!(place(&arena, 4), starts[3], "of those that are left the tightest");
+        assert_eq!(place(&arena, 11), starts[1]);
+        // A hole with more than LONG_REST pages to spare is as good as the rest of the addresses, and lower.
+        assert_eq!(block(&mut arena, 3), starts[5]);
+        assert_eq!(block(&mut arena, 10), starts[3]);
+        assert_eq!(place(&arena, 2), starts[1]);
+        arena.check().expect("every equation holds");
+    }
+}
