@@ -72,24 +72,13 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::pool::{ArenaOptions, Table};
 
     const GIB: u64 = 512;
 
     /// An arena with so many pages mapped, as far as sizes are concerned.
     fn arena(mapped: u64) -> Arena {
-        let options = ArenaOptions {
-            page_grains: 8,
-            pages: 16,
-            small_pages: 4,
-            small_grains: 4,
-            max_chunk_pages: 0,
-            movable: true,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let mut arena = Arena::closed();
         arena.chunks.mapped = mapped;
         arena
     }
