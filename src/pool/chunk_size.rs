@@ -32,7 +32,8 @@ const LARGEST_IN_SMALL_POOL: u64 = 4;
 const LARGE_POOL: u64 = 10240;
 /// A long need is worth larger ones even there: small ones would cost milliseconds.
 const CHUNKS_IN_NEED: u64 = 32;
-/// A pool below 1 GiB is cut into so many at least; one with a limit begins with chunks as small as would be fit for a quarter of that.
+/// A pool below 1 GiB is cut into so many at least. One with a limit counts as no larger than a quarter of it: every page that is pinned
+/// there may be the one that is missing.
 const CHUNKS_IN_POOL: u64 = 128;
 const SHARE_OF_LIMIT: u64 = 4;
 
