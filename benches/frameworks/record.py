@@ -9,7 +9,6 @@ streams numbered as they come, from the first tensor on. Only memory that came f
 
 import argparse
 import gzip
-import os
 import sys
 
 import workloads
@@ -36,8 +35,6 @@ def main():
     parser.add_argument("--steps", type=int, help="default: the workload's own")
     options = parser.parse_args()
     options.allocator = "native"
-    # As workloads.py sets it: it decides what cuBLAS asks for.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     def mark(where):

@@ -73,6 +73,8 @@ def own_figures(torch, allocator):
 
 def work(options, mark):
     """One run. `mark` tells who measures from outside where it has come to. Nothing is synchronised but every tenth result."""
+    # Read when cuBLAS starts: deterministic workspaces, for every allocator alike.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch = allocators.torch_on(options.allocator)
     # One seed, one result: no kernel may depend on the order in which atomics happen to land.
     torch.use_deterministic_algorithms(True)
@@ -128,8 +130,6 @@ def main():
         setattr(options, f"{name}s", given)
     if options.all:
         return measured.matrix(options, options.workloads or list(WORKLOADS), options.allocators or list(ALLOCATORS), WORKLOADS)
-    # Read when cuBLAS starts: deterministic workspaces, for every allocator alike.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if options.marked:
         print(json.dumps(work(options, measured.tell)), flush=True)
         # Ends without taking anything down: RMM's pool may be gone before PyTorch's last tensor.
