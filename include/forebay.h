@@ -343,8 +343,9 @@ typedef struct forebay_options {
   int32_t numa_id;
   // 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
   uint32_t grow_first;
-  // Zero.
-  uint32_t reserved0;
+  // Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked for.
+  // FOREBAY_GIVE_BACK_MS.
+  uint32_t give_back_ms;
   // Zero.
   uint64_t reserved[7];
 } forebay_options;

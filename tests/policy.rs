@@ -128,3 +128,24 @@ fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
     assert!(pool.stats(0).unwrap().physical_peak <= 1100 * MIB);
     pool.check(0).unwrap();
 }
+
+#[test]
+fn idle_memory_goes_back_by_itself_where_that_is_asked_for() {
+    let (_driver, pool) = pool(Options { give_back_ms: 40, ..Options::default() });
+    let stays = pool.malloc(16 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    for round in 1..=3 {
+        let block = pool.malloc(256 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+        pool.free(block, StreamHandle::LEGACY).unwrap();
+        let begun = std::time::Instant::now();
+        while pool.stats(0).unwrap().physical > 18 * MIB {
+            assert!(begun.elapsed().as_secs() < 60, "round {round}: {:?}", pool.stats(0));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        pool.check(0).unwrap();
+    }
+    pool.free(stays, StreamHandle::LEGACY).unwrap();
+    // Its end does not wait for the next look.
+    let (_driver, slow) = self::pool(Options { give_back_ms: u32::MAX, ..Options::default() });
+    slow.malloc(MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    drop((pool, slow));
+}

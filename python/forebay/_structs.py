@@ -65,7 +65,7 @@ class Options(Structure):
         ("location", c_uint32),
         ("numa_id", c_int32),
         ("grow_first", c_uint32),
-        ("reserved0", c_uint32),
+        ("give_back_ms", c_uint32),
         ("reserved", c_uint64 * 7),
     ]
 

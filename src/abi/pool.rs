@@ -36,8 +36,9 @@ pub struct ForebayOptions {
     pub numa_id: i32,
     /// 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
     pub grow_first: u32,
-    /// Zero.
-    pub reserved0: u32,
+    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked for.
+    /// FOREBAY_GIVE_BACK_MS.
+    pub give_back_ms: u32,
     /// Zero.
     pub reserved: [u64; 7],
 }
@@ -60,7 +61,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
     }
     // SAFETY: its size was just checked.
     let options = unsafe { &*options };
-    if options.reserved0 != 0 || options.reserved != [0; 7] {
+    if options.reserved != [0; 7] {
         return Err(
             Error::invalid("reserved words of options are not zero: fill them with forebay_options_init").into()
         );
@@ -97,6 +98,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
         max_chunk: options.max_chunk,
         location,
         grow_first,
+        give_back_ms: options.give_back_ms,
     };
     read.validate()?;
     Ok(read)
@@ -124,7 +126,7 @@ pub unsafe extern "C" fn forebay_options_init(options: *mut ForebayOptions) -> F
             location: ForebayLocation::Device as u32,
             numa_id: -1,
             grow_first: read.grow_first.into(),
-            reserved0: 0,
+            give_back_ms: read.give_back_ms,
             reserved: [0; 7],
         });
         Ok(())

@@ -31,6 +31,15 @@ pub unsafe fn when_forked(handler: extern "C" fn()) {
     }
 }
 
+/// Has `handler` called when the process ends in order, before the driver's own end if that was used by now.
+pub fn when_exiting(handler: extern "C" fn()) {
+    // SAFETY: takes a function that may be called at any time.
+    let failed = unsafe { libc::atexit(handler) };
+    if failed != 0 {
+        tracing::warn!(code = failed, "the end of the process cannot be watched");
+    }
+}
+
 /// Whether this process is a child of one that had called [`watch_fork`].
 #[inline]
 #[must_use]

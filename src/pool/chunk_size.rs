@@ -32,9 +32,9 @@ const LARGEST_IN_SMALL_POOL: u64 = 4;
 const LARGE_POOL: u64 = 10240;
 /// A long need is worth larger ones even there: small ones would cost milliseconds.
 const CHUNKS_IN_NEED: u64 = 32;
-/// A pool below 1 GiB is cut into so many at least. One with a limit counts as no larger than a quarter of it: every page that is pinned
+/// A pool below 2 GiB is cut into so many at least. One with a limit counts as no larger than a quarter of it: every page that is pinned
 /// there may be the one that is missing.
-const CHUNKS_IN_POOL: u64 = 128;
+const CHUNKS_IN_POOL: u64 = 256;
 const SHARE_OF_LIMIT: u64 = 4;
 
 /// Below 4.5 GiB what is pinned counts for most: chunks of two pages, or where there is time for them of one, for needs below 512 MiB.
@@ -103,7 +103,8 @@ mod tests {
         let limited = |most_pages| Chunking { most_pages, ..usual };
         for (mapped, run, chunking, largest) in [
             (0, 8, usual, 1),
-            (GIB / 2, 8, usual, 2),
+            (GIB / 2, 8, usual, 1),
+            (GIB, 8, usual, 2),
             (2 * GIB, 8, usual, 4),
             (2 * GIB, 300, usual, 8),
             (2 * GIB, 4 * GIB, usual, 16),

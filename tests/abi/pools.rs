@@ -30,7 +30,7 @@ fn destroying_a_pool_gives_its_live_blocks_back() {
 fn options_are_filled_with_the_defaults() {
     let (options, _) = options();
     assert_eq!((options.size as usize, options.version), (size_of::<ForebayOptions>(), FOREBAY_OPTIONS_VERSION));
-    assert_eq!((options.reserved0, options.reserved), (0, [0; 7]));
+    assert_eq!((options.give_back_ms, options.reserved), (0, [0; 7]));
 }
 
 #[track_caller]
@@ -46,7 +46,6 @@ fn bad_options_are_refused_with_the_value_and_what_is_allowed() {
     bad(|o| o.size = size + 8, &[&(size + 8).to_string()]);
     bad(|o| o.version = 0, &["version 0"]);
     bad(|o| o.version = 2, &["version 2"]);
-    bad(|o| o.reserved0 = 1, &["reserved"]);
     for word in 0..7 {
         bad(|o| o.reserved[word] = 1, &["reserved"]);
     }
@@ -106,12 +105,13 @@ fn every_variable_is_read() {
         ("FOREBAY_FRACTION", "0.25"),
         ("FOREBAY_MAX_CHUNK", "4M"),
         ("FOREBAY_GROW_FIRST", "1"),
+        ("FOREBAY_GIVE_BACK_MS", "3600000"),
     ];
     in_child("pools::every_variable_is_read", &variables, || {
         let options = from_environment().unwrap();
         assert_eq!(
-            (options.limit, options.fraction, options.max_chunk, options.grow_first),
-            (96 * MIB, 0.25, 4 * MIB, 1)
+            (options.limit, options.fraction, options.max_chunk, options.grow_first, options.give_back_ms),
+            (96 * MIB, 0.25, 4 * MIB, 1, 3_600_000)
         );
         assert!(options.driver.is_null(), "left to the variable");
         let mut pool = std::ptr::null_mut();
@@ -163,6 +163,11 @@ fn a_bad_chunk_variable_is_named() {
 #[test]
 fn a_bad_grow_first_variable_is_named() {
     refuses("pools::a_bad_grow_first_variable_is_named", "FOREBAY_GROW_FIRST", &["yes", "2"]);
+}
+
+#[test]
+fn a_bad_time_variable_is_named() {
+    refuses("pools::a_bad_time_variable_is_named", "FOREBAY_GIVE_BACK_MS", &["10s", "-1", "4294967296"]);
 }
 
 #[test]

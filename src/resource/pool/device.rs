@@ -20,6 +20,7 @@ use super::private::Route;
 use super::room::Asker;
 use super::segments::Segments;
 use super::stream::Stream;
+use super::tidy::Tidier;
 use super::times::Times;
 use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind, Place};
 use crate::pool::{Arena, ArenaOptions, Cached, Header, IDLE, State, Table};
@@ -60,6 +61,8 @@ pub struct DevicePool {
     pub(super) pressure: Arc<Pressure>,
     pub(super) events: Arc<Events>,
     pub(super) times: Times,
+    /// Gives idle memory back, where the options say so.
+    pub(super) tidier: Mutex<Option<Tidier>>,
 }
 
 /// The streams a device's pool knows.
@@ -79,6 +82,8 @@ impl Streams {
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
     pub live: u64,
+    /// Since [`DevicePool::recent_peak`] asked last.
+    pub recent: u64,
 }
 
 impl DevicePool {
@@ -132,6 +137,7 @@ impl DevicePool {
             peaks: Mutex::default(),
             pressure,
             times: Times::default(),
+            tidier: Mutex::default(),
         };
         pool.limit.store(pool.effective_limit(options.limit, options.fraction), Ordering::Relaxed);
         Ok(pool)

@@ -40,6 +40,8 @@ pub(super) struct Inner {
     pub orphans: Vec<(Physical, u64)>,
     /// Whether chunks are moved or taken.
     pub growth: Growth,
+    /// What the pool grew to since that was looked at last, in bytes; 0 if it did not.
+    pub grown_to: u64,
     /// What may still go into more and smaller chunks than necessary.
     pub small_chunks: Allowance,
     pub figures: Figures,
@@ -101,6 +103,7 @@ impl Inner {
             prepared: Vec::new(),
             orphans: Vec::new(),
             growth: Growth::new(Instant::now()),
+            grown_to: 0,
             small_chunks: Allowance::for_small_chunks(Instant::now()),
             figures: Figures::default(),
         }

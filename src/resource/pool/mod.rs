@@ -41,8 +41,7 @@ mod snapshot;
 mod stats;
 mod stream;
 mod streams;
-#[cfg(test)]
-mod tests;
+mod tidy;
 mod times;
 mod trim;
 

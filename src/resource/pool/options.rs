@@ -32,6 +32,9 @@ pub struct Options {
     pub location: Location,
     /// Take new memory rather than wait for another stream's. `FOREBAY_GROW_FIRST`.
     pub grow_first: bool,
+    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked
+    /// for. `FOREBAY_GIVE_BACK_MS`.
+    pub give_back_ms: u32,
 }
 
 impl Options {
@@ -65,6 +68,14 @@ impl Options {
                 "1" => true,
                 _ => return Err(Error::invalid(format_args!("FOREBAY_GROW_FIRST is \"{text}\"; it takes 0 or 1"))),
             };
+        }
+        if let Some(text) = get("FOREBAY_GIVE_BACK_MS") {
+            options.give_back_ms = text.trim().parse().map_err(|_| {
+                Error::invalid(format_args!(
+                    "FOREBAY_GIVE_BACK_MS is \"{text}\"; it takes milliseconds up to {}, like 10000, or 0 for never",
+                    u32::MAX
+                ))
+            })?;
         }
         options.validate()?;
         Ok(options)
@@ -123,6 +134,7 @@ mod tests {
         assert_eq!(read("FOREBAY_MAX_CHUNK", "32m").map(|o| o.max_chunk), Ok(32 << 20));
         assert_eq!(read("FOREBAY_FRACTION", "0.5").map(|o| o.fraction), Ok(0.5));
         assert_eq!(read("FOREBAY_GROW_FIRST", "1").map(|o| o.grow_first), Ok(true));
+        assert_eq!(read("FOREBAY_GIVE_BACK_MS", " 1500 ").map(|o| o.give_back_ms), Ok(1500));
     }
 
     #[test]
@@ -137,6 +149,9 @@ mod tests {
             ("FOREBAY_FRACTION", "1.5"),
             ("FOREBAY_FRACTION", "NaN"),
             ("FOREBAY_GROW_FIRST", "yes"),
+            ("FOREBAY_GIVE_BACK_MS", "10s"),
+            ("FOREBAY_GIVE_BACK_MS", "-1"),
+            ("FOREBAY_GIVE_BACK_MS", "4294967296"),
         ] {
             let text = read(name, value).expect_err(value).to_string();
             let option = name.trim_start_matches("FOREBAY_").to_lowercase();

@@ -20,9 +20,10 @@ impl DevicePool {
         let mut peaks = self.peaks.lock();
         let total: u64 = streams.all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
         peaks.live = peaks.live.max(total);
+        peaks.recent = peaks.recent.max(total);
         let count = streams.all().count().max(1) as u64;
         let slack = if count > 1 { SLACK } else { 0 };
-        let share = (peaks.live - total) / count + slack;
+        let share = (peaks.live.min(peaks.recent) - total) / count + slack;
         for stream in streams.all() {
             stream.mark.store(stream.live.load(Ordering::Relaxed) + share, Ordering::Relaxed);
         }
@@ -33,6 +34,14 @@ impl DevicePool {
         self.look_at_peak();
         let live = self.streams.read().all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
         (live, self.peaks.lock().live)
+    }
+
+    /// The most bytes that were live since this was asked last, as exact as the peak.
+    pub(super) fn recent_peak(&self) -> u64 {
+        self.look_at_peak();
+        let recent = std::mem::take(&mut self.peaks.lock().recent);
+        self.look_at_peak();
+        recent
     }
 
     /// Makes the bytes live now the most that were.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -14,6 +15,7 @@ use super::private::Filter;
 use super::stats::{Stats, StreamStats};
 use super::stream::Stream;
 use super::streams::Standing;
+use super::tidy::Tidier;
 use crate::driver::{self, Choice, Driver};
 use crate::pool::block_grains;
 use crate::resource::{Error, Result};
@@ -124,7 +126,13 @@ impl Pool {
         }
         let device = DeviceId(ordinal.unsigned_abs());
         let fresh = DevicePool::new(Arc::clone(&self.driver), device, &self.options, Arc::clone(&self.pressure))?;
-        Ok(place.get_or_init(|| Arc::new(fresh)))
+        let fresh = Arc::new(fresh);
+        if self.options.give_back_ms > 0 {
+            let idle = Duration::from_millis(self.options.give_back_ms.into());
+            let tidier = Tidier::start(&fresh, idle).inspect_err(|_| fresh.close())?;
+            *fresh.tidier.lock() = Some(tidier);
+        }
+        Ok(place.get_or_init(|| fresh))
     }
 
     /// The same, without opening it.

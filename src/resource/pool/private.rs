@@ -42,6 +42,11 @@ impl Private {
         Self { active: 1, references: 1, ..Self::default() }
     }
 
+    /// Whether it takes allocations now.
+    pub fn is_taking(&self) -> bool {
+        self.active > 0
+    }
+
     /// Blocks that wait for the capture's end.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
         self.held.iter().map(|block| block.start)

@@ -283,7 +283,7 @@ impl DevicePool {
         inner.retiring.extend(retired.into_iter().map(|old| (fence.clone().filter(|_| !old.idle), old)));
         inner.figures.steals += steals;
         inner.figures.growths += created.len() as u64;
-        inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
+        self.note_growth(inner, !created.is_empty());
         if let Some(fence) = fence {
             inner.raised(asker.stream.slot, fence);
         }
@@ -308,8 +308,16 @@ impl DevicePool {
         let epoch = asker.epoch(inner);
         inner.arena.commit(plan, asker.owner, epoch, &[at.0]);
         inner.figures.growths += 1;
-        inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
+        self.note_growth(inner, true);
         Ok(())
+    }
+
+    fn note_growth(&self, inner: &mut Inner, grew: bool) {
+        let held = self.physical(inner);
+        inner.figures.physical_peak = inner.figures.physical_peak.max(held);
+        if grew {
+            inner.grown_to = inner.grown_to.max(held);
+        }
     }
 
     fn create_all(&self, inner: &mut Inner, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {

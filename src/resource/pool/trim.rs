@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use super::device::DevicePool;
 use super::inner::Inner;
+use super::private::is_captured;
+use super::tidy::Tidier;
 use crate::driver::{DriverError, Physical};
 use crate::units::{Address, GRAIN};
 
@@ -31,14 +33,40 @@ impl DevicePool {
         self.release_down_to(keep).0
     }
 
+    /// The same, `part` bytes at a time, with the arena free for requests in between. Nothing while a capture is announced: a fence raised
+    /// from another thread at the wrong moment would become a part of it.
+    pub(super) fn release_in_parts(&self, keep: u64, part: u64) -> u64 {
+        let mut inner = self.inner.lock();
+        if inner.privates.iter().any(|(&id, private)| private.is_taking() && !is_captured(id)) {
+            return 0;
+        }
+        self.settle(&mut inner, None);
+        let begun = self.physical(&inner);
+        // Requests may take as much meanwhile, so this ends by count.
+        for _ in 0..=begun / part {
+            let held = self.physical(&inner);
+            let released = self.release_chunks(&mut inner, keep.max(held.saturating_sub(part)));
+            if released.is_err() || self.physical(&inner) == held {
+                break;
+            }
+            inner.unlocked(std::thread::yield_now);
+        }
+        self.note_release(&mut inner);
+        begun.saturating_sub(self.physical(&inner))
+    }
+
     fn release_down_to(&self, keep: u64) -> (u64, Option<DriverError>) {
         let mut inner = self.inner.lock();
         self.settle(&mut inner, None);
         let held = self.physical(&inner);
         let released = self.release_chunks(&mut inner, keep);
-        let (left, live) = (self.physical(&inner), inner.arena.live_grains() * GRAIN);
+        self.note_release(&mut inner);
+        (held - self.physical(&inner), released.err())
+    }
+
+    fn note_release(&self, inner: &mut Inner) {
+        let (left, live) = (self.physical(inner), inner.arena.live_grains() * GRAIN);
         inner.growth.gave_back(Instant::now(), live, left);
-        (held - left, released.err())
     }
 
     fn release_chunks(&self, inner: &mut Inner, keep: u64) -> crate::driver::Result<()> {
@@ -69,6 +97,9 @@ impl DevicePool {
 
     /// Gives everything back, blocks still live included.
     pub(super) fn close(&self) {
+        // It must not find the pool half taken down.
+        let tidier = self.tidier.lock().take();
+        tidier.into_iter().for_each(Tidier::end);
         let synchronize = || self.driver.synchronize(self.device);
         if let Err(error) = synchronize().or_else(|_| synchronize()) {
             tracing::warn!(device = %self.device, %error, "closing a pool without having waited for the device");
