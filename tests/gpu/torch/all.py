@@ -18,6 +18,7 @@ PROGRAMS = {
     "oom": (90, "adapter base"),
     "fraction": (60, "adapter base"),
     "empty_cache": (60, "adapter base"),
+    "give_back": (120, "adapter base"),
     "record_stream": (90, "adapter base"),
     "graphs": (120, "adapter base"),
     "snapshot": (90, "adapter"),
