@@ -13,6 +13,24 @@ use crate::pool::IDLE;
 impl DevicePool {
     /// Empties every front and looks at every fence, without waiting for any.
     pub(super) fn settle(&self, inner: &mut Inner, asker: Option<&Arc<Stream>>) {
+        // The asker may use its own memory as it is.
+        self.settle_where(inner, |stream| asker.is_none_or(|asker| asker.slot != stream.slot));
+    }
+
+    /// The same from a thread of the pool's own, at a moment that no user chose: what could break a capture that nobody
+    /// announced is left for later.
+    pub(super) fn settle_quietly(&self, inner: &mut Inner) {
+        self.settle_where(inner, |stream| {
+            if Self::lives_forever(stream.handle) {
+                // It answers for every stream that synchronises with it.
+                return matches!(self.driver.stream_capture(self.device, stream.handle), Ok(Capture::None));
+            }
+            // Only an event behind all work of the device could cover a bare block.
+            stream.is_durable() || stream.hot.enter(None).bare.is_none()
+        });
+    }
+
+    fn settle_where(&self, inner: &mut Inner, may_look: impl Fn(&Stream) -> bool) {
         self.unmap_retired(inner);
         self.give_deferred(inner);
         let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
@@ -20,8 +38,7 @@ impl DevicePool {
             inner.drain(stream);
         }
         for stream in &streams {
-            // The asker may use its own memory as it is.
-            if asker.is_none_or(|asker| asker.slot != stream.slot) && inner.arena.owner_free(stream.owner) > 0 {
+            if inner.arena.owner_free(stream.owner) > 0 && may_look(stream) {
                 self.look_at_fence(inner, stream);
             }
         }

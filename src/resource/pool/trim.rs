@@ -40,7 +40,7 @@ impl DevicePool {
         if inner.privates.iter().any(|(&id, private)| private.is_taking() && !is_captured(id)) {
             return 0;
         }
-        self.settle(&mut inner, None);
+        self.settle_quietly(&mut inner);
         let begun = self.physical(&inner);
         // Requests may take as much meanwhile, so this ends by count.
         for _ in 0..=begun / part {
