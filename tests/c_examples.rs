@@ -79,8 +79,21 @@ fn an_example_without_a_driver_says_what_to_do() {
 fn exit_and_fork_are_harmless() {
     let program = compile(&root().join("tests/c/exit_fork.c"), &scratch("c-exit-fork"));
     for how in ["fork", "exit", "late"] {
-        assert_eq!(run(on_host(&program).arg(how)), format!("{how}: right\n"));
+        for milliseconds in ["0", "4"] {
+            let mut command = on_host(&program);
+            command.env("FOREBAY_GIVE_BACK_MS", milliseconds).arg(how);
+            assert_eq!(run(&mut command), format!("{how}: right\n"));
+        }
     }
+}
+
+#[test]
+fn the_library_stays_where_it_is_when_it_is_let_go() {
+    // As a program that does not link it.
+    let program = compile(&root().join("tests/c/unload.c"), &scratch("c-unload"));
+    let mut command = on_host(&program);
+    command.env("FOREBAY_GIVE_BACK_MS", "4").arg(support::library());
+    assert_eq!(run(&mut command), "turn 1: used and let go\nturn 2: used and let go\n");
 }
 
 #[test]

@@ -51,8 +51,11 @@ impl DevicePool {
             }
             inner.unlocked(std::thread::yield_now);
         }
-        self.note_release(&mut inner);
-        begun.saturating_sub(self.physical(&inner))
+        let gone = begun.saturating_sub(self.physical(&inner));
+        if gone > 0 {
+            self.note_release(&mut inner);
+        }
+        gone
     }
 
     fn release_down_to(&self, keep: u64) -> (u64, Option<DriverError>) {
