@@ -11,17 +11,16 @@ use super::arena::Arena;
 /// What the arena cannot know of its pool, when it plans.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunking {
-    /// The pool is in use, and not being filled with weights: chunks that are smaller than others pay.
-    pub in_use: bool,
-    /// There is time for as many chunks as serve memory best.
-    pub many: bool,
+    /// Pages of the largest chunk for a short need in a tiny pool. `None` while the pool is being filled, say with weights: smaller chunks
+    /// than others would not pay.
+    pub tiny: Option<u64>,
     /// Pages that the pool may come to.
     pub most_pages: u64,
 }
 
 impl Default for Chunking {
     fn default() -> Self {
-        Self { in_use: false, many: false, most_pages: u64::MAX }
+        Self { tiny: None, most_pages: u64::MAX }
     }
 }
 
@@ -37,7 +36,7 @@ const CHUNKS_IN_NEED: u64 = 32;
 const CHUNKS_IN_POOL: u64 = 256;
 const SHARE_OF_LIMIT: u64 = 4;
 
-/// Below 4.5 GiB what is pinned counts for most: chunks of two pages, or where there is time for them of one, for needs below 512 MiB.
+/// Below 4.5 GiB what is pinned counts for most, and needs below 512 MiB have chunks of a page or two, as the caller says.
 const TINY_POOL: u64 = 2304;
 const LONG_NEED: u64 = 256;
 
@@ -58,8 +57,10 @@ impl Arena {
             return self.options.max_chunk_pages;
         }
         let pool = self.chunks.mapped + run;
+        if let (..LONG_NEED, ..TINY_POOL, Some(pages)) = (run, pool, chunking.tiny) {
+            return pages;
+        }
         let usual = match run {
-            ..LONG_NEED if pool < TINY_POOL && chunking.in_use => return if chunking.many { 1 } else { 2 },
             LONGEST_NEED.. if pool >= POOL_OF_LONG_BLOCKS => return LARGEST_OF_ALL,
             _ if pool < LARGE_POOL => {
                 let pool = pool.min(chunking.most_pages / SHARE_OF_LIMIT);
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn the_largest_follow_the_pool_the_need_the_limit_and_the_time() {
         let usual = Chunking::default();
-        let in_use = Chunking { in_use: true, ..usual };
+        let in_use = |pages| Chunking { tiny: Some(pages), ..usual };
         let limited = |most_pages| Chunking { most_pages, ..usual };
         for (mapped, run, chunking, largest) in [
             (0, 8, usual, 1),
@@ -110,11 +111,10 @@ mod tests {
             (2 * GIB, 4 * GIB, usual, 16),
             (2 * GIB, 8, limited(GIB), 1),
             (2 * GIB, 8, limited(8 * GIB), 4),
-            (2 * GIB, 255, in_use, 2),
-            (2 * GIB, 255, Chunking { many: true, ..in_use }, 1),
-            (2 * GIB, 255, Chunking { many: true, ..usual }, 4),
-            (2 * GIB, 256, Chunking { many: true, ..in_use }, 8),
-            (5 * GIB, 8, Chunking { many: true, ..in_use }, 4),
+            (2 * GIB, 255, in_use(2), 2),
+            (2 * GIB, 255, in_use(1), 1),
+            (2 * GIB, 256, in_use(1), 8),
+            (5 * GIB, 8, in_use(1), 4),
             (20 * GIB, 8, usual, 16),
             (20 * GIB, 600, usual, 16),
             (36 * GIB, 511, usual, 16),

@@ -75,8 +75,8 @@ impl Program {
         let start = match self.arena.take(owner, grains) {
             Some(start) => start,
             None => {
-                let (in_use, many) = (self.random.below(2) == 0, self.random.below(2) == 0);
-                let chunking = Chunking { in_use, many, most_pages: 1 << self.random.below(40) };
+                let tiny = [None, Some(1), Some(2)][self.random.below(3) as usize];
+                let chunking = Chunking { tiny, most_pages: 1 << self.random.below(40) };
                 let Some(plan) = self.arena.plan(owner, grains, chunking) else { return };
                 if self.arena.mapped_pages() + plan.new_pages() > self.limit {
                     return;

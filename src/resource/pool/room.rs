@@ -99,9 +99,11 @@ impl DevicePool {
         let live = (inner.arena.live_grains() + grains) * GRAIN;
         let allowed = inner.growth.may_move(begun, live) || pinned;
         let mut may_move = allowed;
+        let in_use = pinned || asker.stream.requests() >= IN_USE;
+        // As many chunks as serve memory best, where there is time for them.
+        let with_time = pinned || inner.small_chunks.is_left(begun);
         let chunking = Chunking {
-            in_use: pinned || asker.stream.requests() >= IN_USE,
-            many: pinned || inner.small_chunks.is_left(begun),
+            tiny: in_use.then_some(if with_time { 1 } else { 2 }),
             most_pages: self.limit.load(Ordering::Relaxed) / self.backing.granularity,
         };
         loop {
@@ -150,7 +152,7 @@ impl DevicePool {
                     if plan.moves() > 0 {
                         inner.growth.moved(took, !allowed);
                     }
-                    if chunking.in_use && chunking.many {
+                    if in_use && with_time {
                         inner.small_chunks.took(took);
                     }
                     return Ok(Ok(plan.start));
