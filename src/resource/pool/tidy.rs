@@ -21,6 +21,8 @@ const LOOKS: usize = 4;
 const BESIDE: u64 = 8;
 /// What goes back between two chances for requests to pass.
 const PART: u64 = 256 << 20;
+/// The same of pinned memory, which takes the driver far longer.
+const PART_OF_PINNED: u64 = 16 << 20;
 /// How long the end of the process waits for a look that is under way.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -117,7 +119,8 @@ impl DevicePool {
         let grown = std::mem::take(&mut self.inner.lock().grown_to);
         let keep = needs.note((live + live / BESIDE).max(grown));
         let held = self.physical(&self.inner.lock());
-        if held <= keep { 0 } else { self.release_in_parts(keep, PART) }
+        let part = if self.backing.is_host() { PART_OF_PINNED } else { PART };
+        if held <= keep { 0 } else { self.release_in_parts(keep, part) }
     }
 }
 
