@@ -24,6 +24,8 @@ pub struct ArenaOptions {
     pub max_chunk_pages: u64,
     /// Whether chunks can be moved. Plain segments cannot, and blocks never span two of them.
     pub movable: bool,
+    /// Whether a chunk that is in use in part may be mapped once more, for the rest of it.
+    pub shared_chunks: bool,
 }
 
 /// The old place of a chunk that moved.
@@ -108,6 +110,7 @@ impl Arena {
             small_grains: 0,
             max_chunk_pages: 0,
             movable: true,
+            shared_chunks: false,
         };
         Self::new(options, Arc::new(Table::new(&options)))
     }
@@ -306,7 +309,7 @@ impl Arena {
             Kind::Hole => {
                 self.holes[self.zone_at(start)].insert(start, id);
             }
-            Kind::Live | Kind::Retiring => {}
+            Kind::Live | Kind::Retiring | Kind::Elsewhere => {}
         }
     }
 
@@ -317,7 +320,7 @@ impl Arena {
             Kind::Hole => {
                 self.holes[self.zone_at(start)].remove(&start);
             }
-            Kind::Live | Kind::Retiring => {}
+            Kind::Live | Kind::Retiring | Kind::Elsewhere => {}
         }
     }
 
@@ -379,7 +382,7 @@ impl Arena {
             && match left.kind {
                 Kind::Free => left.owner == right.owner,
                 Kind::Hole => true,
-                Kind::Live | Kind::Retiring => false,
+                Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
             }
             && self.zone_at(left.start) == self.zone_at(right.start)
     }

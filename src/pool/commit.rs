@@ -16,6 +16,8 @@ pub struct Placed {
     pub pages: u64,
     /// The driver's handle.
     pub handle: u64,
+    /// The handle's second place: it comes with another chunk too.
+    pub again: bool,
 }
 
 impl Arena {
@@ -24,7 +26,16 @@ impl Arena {
     /// Returns the old places of moved chunks.
     /// pre: nothing changed since the plan was made.
     pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
-        self.claim(plan, owner, epoch);
+        let mut first = plan.first;
+        for fill in &plan.fills {
+            if let Source::Twin(rest) = fill.source {
+                let usable = self.add_twin(fill.page, rest, owner, epoch);
+                if self.slab[usable].start == plan.start {
+                    first = usable;
+                }
+            }
+        }
+        self.claim(plan, first, owner, epoch);
         let mut handles = created.iter();
         let mut retired = Vec::new();
         for fill in &plan.fills {
@@ -37,23 +48,22 @@ impl Arena {
                     retired.push(self.retire(chunk));
                     self.chunks.move_to(chunk, fill.page);
                 }
+                Source::Twin(_) => {}
             }
         }
         retired
     }
 
     /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
-    fn claim(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
+    fn claim(&mut self, plan: &Plan, first: BlockId, owner: Owner, epoch: u64) {
         let end = plan.start + plan.grains;
-        let mut ranges = plan.ranges.iter();
         let mut at = plan.start;
-        let mut id = plan.first;
+        let mut id = first;
         let mut claimed = NONE;
         while at < end {
             if self.slab[id].kind == Kind::Hole {
-                let &(page, pages) = ranges.next().expect("one range for each hole in the window");
-                let page_grains = self.options.page_grains;
-                id = self.carve(id, page * page_grains, (page + pages) * page_grains);
+                let (from, to) = self.mapped_in(plan, id);
+                id = self.carve(id, from, to);
                 let block = &mut self.slab[id];
                 (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
                 self.attach(id);
@@ -77,6 +87,14 @@ impl Arena {
                 self.attach_merged(side);
             }
         }
+    }
+
+    /// What a plan maps of a hole: from, to.
+    fn mapped_in(&self, plan: &Plan, hole: BlockId) -> (u64, u64) {
+        let (hole, page_grains) = (&self.slab[hole], self.options.page_grains);
+        let ranges = plan.ranges.iter().map(|&(page, pages)| (page * page_grains, (page + pages) * page_grains));
+        let inside = ranges.map(|(from, to)| (from.max(hole.start), to.min(hole.end())));
+        inside.into_iter().find(|(from, to)| from < to).expect("a range for each hole in the window")
     }
 
     /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
@@ -157,7 +175,7 @@ impl Arena {
         self.attach_merged(id);
     }
 
-    /// Every chunk: first page, pages, handle. For taking the arena down.
+    /// Every chunk. For taking the arena down.
     #[must_use]
     pub fn all_chunks(&self) -> Vec<Placed> {
         self.chunks.alive().map(|(chunk, _)| self.placed(chunk)).collect()
@@ -176,8 +194,9 @@ impl Arena {
         found
     }
 
-    fn placed(&self, chunk: ChunkId) -> Placed {
-        let Chunk { page, pages, handle, .. } = self.chunks.get(chunk);
-        Placed { chunk, page, pages, handle }
+    pub(super) fn placed(&self, chunk: ChunkId) -> Placed {
+        let Chunk { page, pages, handle, twin, .. } = self.chunks.get(chunk);
+        let again = twin.is_some_and(|twin| twin.chunk < chunk);
+        Placed { chunk, page, pages, handle, again }
     }
 }

@@ -122,6 +122,7 @@ mod tests {
             small_grains: 512,
             max_chunk_pages: 0,
             movable: true,
+            shared_chunks: false,
         };
         let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
         let owners = [arena.owner_add(false), arena.owner_add(false)];

@@ -6,12 +6,15 @@ use super::arena::Arena;
 use super::block::{BlockId, IDLE, Kind, NONE, Owner};
 use super::chunk::ChunkId;
 use super::chunk_size::Chunking;
+use super::rests::Rest;
 
 /// Where a missing run of pages comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A wholly free chunk that is mapped elsewhere; the value is its driver handle.
     Steal(ChunkId, u64),
+    /// A chunk that stays where it is, as it is used in part, and is mapped once more.
+    Twin(Rest),
     /// Physical memory yet to be created.
     Create,
 }
@@ -49,10 +52,22 @@ impl Plan {
         self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
     }
 
-    /// Chunks that it moves.
+    /// Chunks that it maps at another place, for good or beside the old one.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
+    }
+
+    /// Pages that leave their old places.
+    fn moved_pages(&self) -> u64 {
+        let moved = self.fills.iter().filter(|fill| matches!(fill.source, Source::Steal(..)));
+        moved.map(|fill| fill.pages).sum()
+    }
+
+    /// Whether chunks leave their old places.
+    #[must_use]
+    pub fn retires(&self) -> bool {
+        self.fills.iter().any(|fill| matches!(fill.source, Source::Steal(..)))
     }
 
     /// A segment's plan with no page more than its block needs; `None` if it has none more.
@@ -73,21 +88,21 @@ const LONG_REST: u64 = 16;
 
 /// A span of addresses and how many of its pages are not mapped.
 #[derive(Clone, Copy, Debug)]
-struct Window {
-    start: u64,
-    missing: u64,
+pub(super) struct Window {
+    pub start: u64,
+    pub missing: u64,
     /// Grains of the run around it that are left over, up to a bound.
-    left_over: u64,
-    first: BlockId,
+    pub left_over: u64,
+    pub first: BlockId,
 }
 
 /// A missing run inside a window, and the pages of its hole on either side that more could be mapped into.
 #[derive(Clone, Copy, Debug)]
-struct Gap {
-    page: u64,
-    pages: u64,
-    room_left: u64,
-    room_right: u64,
+pub(super) struct Gap {
+    pub page: u64,
+    pub pages: u64,
+    pub room_left: u64,
+    pub room_right: u64,
 }
 
 impl Arena {
@@ -101,13 +116,15 @@ impl Arena {
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
         let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
-        if plan.new_pages() == 0 {
+        if plan.new_pages() == 0 && !self.may_share(grains) {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
-        let roomiest = roomiest?;
-        let spacious = self.fill(grains, roomiest, self.stealable(owner, roomiest, grains), chunking);
-        Some(if spacious.new_pages() < plan.new_pages() { spacious } else { plan })
+        let spacious =
+            roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), chunking));
+        let others = [spacious, self.joined(owner, grains, least, chunking), self.bridge(owner, grains, chunking)];
+        let plans = [plan].into_iter().chain(others.into_iter().flatten());
+        plans.min_by_key(|plan| (plan.new_pages(), if self.may_share(grains) { plan.moved_pages() } else { 0 }))
     }
 
     /// The same with new memory alone: nothing moves.
@@ -150,7 +167,7 @@ impl Arena {
         match block.kind {
             Kind::Hole => true,
             Kind::Free => block.owner == owner || block.owner == IDLE,
-            Kind::Live | Kind::Retiring => false,
+            Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
         }
     }
 
@@ -253,16 +270,25 @@ impl Arena {
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
-        let end = window.start + grains;
-        let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
-        for gap in self.gaps(window, end) {
+    fn fill(&self, grains: u64, window: Window, stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
+        let plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        self.fill_gaps(plan, &self.gaps(window, window.start + grains), stock, chunking)
+    }
+
+    pub(super) fn fill_gaps(
+        &self,
+        mut plan: Plan,
+        gaps: &[Gap],
+        mut stock: Vec<(ChunkId, u64)>,
+        chunking: Chunking,
+    ) -> Plan {
+        for &gap in gaps {
             self.fill_gap(gap, &mut stock, &mut plan, chunking);
         }
         plan
     }
 
-    fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
+    pub(super) fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut id = window.first;
         while id != NONE && self.slab[id].start < end {
@@ -279,7 +305,7 @@ impl Arena {
 
     /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
     /// outside the window. More than a few times what is missing is not looked at.
-    fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
+    pub(super) fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
         let page_grains = self.options.page_grains;
         let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
         let enough = window.missing * 4 + 64;
@@ -315,6 +341,9 @@ impl Arena {
     }
 
     fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, chunking: Chunking) {
+        if gap.pages == 0 {
+            return;
+        }
         let mut chosen: Vec<(Source, u64)> = Vec::new();
         let mut left = gap.pages;
         stock.retain(|&(id, pages)| {
@@ -377,6 +406,7 @@ mod tests {
             small_grains: 0,
             max_chunk_pages: 1,
             movable: true,
+            shared_chunks: false,
         };
         let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
         // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.

@@ -368,6 +368,7 @@ mod tests {
             small_grains: 9,
             max_chunk_pages: 0,
             movable: true,
+            shared_chunks: false,
         })
     }
 

@@ -16,7 +16,7 @@ pub struct Span {
 
 impl Arena {
     /// Every block with memory behind it, in address order. What lies between two of them is not mapped, or is the old
-    /// place of a chunk that moved.
+    /// place of a chunk that moved, or is used at the chunk's other place.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
         let known = |id| (id != NONE).then_some(id);
         let blocks = std::iter::successors(known(self.first_block()), move |&id| known(self.slab[id].next));
@@ -25,7 +25,7 @@ impl Arena {
             let free = match block.kind {
                 Kind::Live => None,
                 Kind::Free => Some(block.owner),
-                Kind::Retiring | Kind::Hole => return None,
+                Kind::Retiring | Kind::Elsewhere | Kind::Hole => return None,
             };
             Some(Span { start: block.start, grains: block.len, free })
         })
@@ -59,6 +59,7 @@ mod tests {
             small_grains: 4,
             max_chunk_pages: 0,
             movable: true,
+            shared_chunks: false,
         };
         let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
         let plan = arena.plan(IDLE, 32, Chunking::default()).expect("an empty arena has room");

@@ -113,6 +113,7 @@ impl DevicePool {
             small_grains: SMALL / GRAIN,
             max_chunk_pages: options.max_chunk / granularity,
             movable: backing.movable,
+            shared_chunks: backing.movable && backing.is_host(),
         };
         let table = Arc::new(Table::new(&shape));
         let arena = Arena::new(shape, Arc::clone(&table));

@@ -181,9 +181,29 @@ impl DevicePool {
         if !may_move {
             return inner.arena.plan_new(asker.owner, grains, chunking);
         }
+        self.part(inner, asker);
         let epoch = asker.epoch(inner);
         inner.arena.complete_chunks(asker.owner, epoch);
         inner.arena.plan(asker.owner, grains, chunking)
+    }
+
+    /// Chunks at two places and unused at one are whole again.
+    fn part(&self, inner: &mut Inner, asker: Asker<'_>) {
+        let idle = inner.arena.part(IDLE);
+        inner.retiring.extend(idle.into_iter().map(|old| (None, old)));
+        // Without a fence they stay in two parts.
+        if inner.arena.can_part(asker.owner)
+            && let Ok(fence) = self.fence_for(asker)
+        {
+            let retired = inner.arena.part(asker.owner);
+            inner.retiring.extend(retired.into_iter().map(|old| (Some(Arc::clone(&fence)), old)));
+            inner.raised(asker.stream.slot, fence);
+        }
+    }
+
+    /// Behind all that the asker's stream has been given.
+    fn fence_for(&self, asker: Asker<'_>) -> crate::driver::Result<Arc<Fence>> {
+        Fence::after(&self.events, asker.stream.handle)
     }
 
     /// By how many bytes a plan would exceed the limit.
@@ -269,11 +289,7 @@ impl DevicePool {
         }
         let steals = plan.moves();
         // Raised before anything moves: the old places stay mapped until it has passed.
-        let fence = match steals {
-            0 => None,
-            _ if asker.private => None,
-            _ => Some(Fence::after(&self.events, asker.stream.handle)?),
-        };
+        let fence = if plan.retires() && !asker.private { Some(self.fence_for(asker)?) } else { None };
         let created = self.create_all(inner, plan)?;
         if let Err(error) = self.map_all(plan, &created) {
             self.release_all(inner, &created);
@@ -368,6 +384,7 @@ impl DevicePool {
             .try_for_each(|fill| {
                 let physical = match fill.source {
                     Source::Steal(_, handle) => Physical(handle),
+                    Source::Twin(rest) => Physical(rest.handle),
                     Source::Create => new.next().unwrap_or(Physical(0)),
                 };
                 self.backing.map(self.page_address(fill.page), self.page_bytes(fill.pages), physical)?;

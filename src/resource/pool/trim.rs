@@ -7,6 +7,7 @@ use super::inner::Inner;
 use super::private::is_captured;
 use super::tidy::Tidier;
 use crate::driver::{DriverError, Physical};
+use crate::pool::IDLE;
 use crate::units::{Address, GRAIN};
 
 impl DevicePool {
@@ -76,6 +77,9 @@ impl DevicePool {
         let over = self.physical(inner).saturating_sub(keep).div_ceil(self.backing.granularity);
         let prepared = std::mem::take(&mut inner.prepared);
         self.release_all(inner, &prepared);
+        let parted = inner.arena.part(IDLE);
+        inner.retiring.extend(parted.into_iter().map(|old| (None, old)));
+        self.unmap_retired(inner);
         for spare in inner.arena.spare(over) {
             if self.page_bytes(inner.arena.mapped_pages()) <= keep {
                 break;
@@ -130,7 +134,9 @@ impl DevicePool {
                 continue;
             }
             unmap(chunk.page, chunk.pages);
-            release(Physical(chunk.handle));
+            if !chunk.again {
+                release(Physical(chunk.handle));
+            }
         }
         for &(physical, _) in inner.orphans.iter().chain(&inner.prepared) {
             release(physical);
