@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -670,5 +673,43 @@ fn a_captured_stream_gets_no_new_memory_without_a_private_pool() {
         pool.free(plain, stream).unwrap();
         pool.private_release(DEVICE, 1).unwrap();
         pool.check(DEVICE).unwrap();
+    }
+}
+
+/// Random sizes in a pinned pool, whose chunks get second places, with a fault on the `nth` call of a kind.
+fn random_pinned(call: Call, nth: u64) -> bool {
+    let driver = driver(HostOptions::default());
+    let location = Location::Host { numa_node: None };
+    let pool = pool_on(&driver, Options { location, ..Options::default() });
+    driver.fail(call, nth);
+    let mut run = Run { driver: Arc::clone(&driver), pool, failures: Vec::new() };
+    let mut random = random::Random(nth);
+    let mut live = Vec::new();
+    for _ in 0..500 {
+        let most = 1 << (13 + random.below(11));
+        if live.len() < 40 && random.below(100) < 60 {
+            live.push(run.malloc(4096 + random.below(most), LEGACY));
+        } else if !live.is_empty() {
+            let at = live.swap_remove(random.below(live.len() as u64) as usize);
+            run.free(at, LEGACY);
+        }
+    }
+    // The trim tries again what a fault has put off.
+    for _ in 0..2 {
+        run.until_done("trim", |pool| pool.trim(DEVICE, 0));
+    }
+    assert!(run.failures.len() <= 1, "one fault, told more than once: {:?}", run.failures);
+    drop(run);
+    assert_eq!(driver.usage(), forebay::driver::host::Usage::default(), "left after a fault on {call:?} {nth}");
+    assert_eq!(driver.bad_accesses(), 0, "after a fault on {call:?} {nth}");
+    driver.calls(call) >= nth
+}
+
+#[test]
+fn a_fault_while_chunks_get_second_places_or_lose_them_leaks_nothing() {
+    let calls = [Call::CreateWith, Call::Map, Call::GrantAccess, Call::Unmap, Call::Release, Call::EventRecord];
+    for call in calls {
+        let happened = (1..=400).step_by(7).filter(|&nth| random_pinned(call, nth)).count();
+        assert!(happened > 1, "{call:?} failed {happened} times");
     }
 }
