@@ -578,7 +578,7 @@ typedef struct forebay_stats {
   uint64_t hits;
   // Requests that came to the arena.
   uint64_t misses;
-  // Chunks moved to where they were needed.
+  // Chunks moved to where they were needed; of pinned memory also those mapped there for a part of them.
   uint64_t steals;
   // Chunks created.
   uint64_t growths;

@@ -42,7 +42,7 @@ pub struct ForebayStats {
     pub hits: u64,
     /// Requests that came to the arena.
     pub misses: u64,
-    /// Chunks moved to where they were needed.
+    /// Chunks moved to where they were needed; of pinned memory also those mapped there for a part of them.
     pub steals: u64,
     /// Chunks created.
     pub growths: u64,

@@ -36,7 +36,7 @@ pub struct Stats {
     pub hits: u64,
     /// Requests that came to the arena.
     pub misses: u64,
-    /// Chunks moved.
+    /// Chunks moved, or mapped once more.
     pub steals: u64,
     /// Chunks created.
     pub growths: u64,
