@@ -116,15 +116,20 @@ impl Arena {
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
         let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
-        if plan.new_pages() == 0 && !self.may_share(grains) {
+        let shares = self.may_share(grains);
+        if plan.new_pages() == 0 && !shares {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
         let spacious =
             roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), chunking));
-        let others = [spacious, self.joined(owner, grains, least, chunking), self.bridge(owner, grains, chunking)];
-        let plans = [plan].into_iter().chain(others.into_iter().flatten());
-        plans.min_by_key(|plan| (plan.new_pages(), if self.may_share(grains) { plan.moved_pages() } else { 0 }))
+        let mut plans = vec![plan];
+        plans.extend(spacious);
+        if shares {
+            plans.extend(self.joined(owner, grains, least, chunking));
+            plans.extend(self.bridge(owner, grains, chunking));
+        }
+        plans.into_iter().min_by_key(|plan| (plan.new_pages(), if shares { plan.moved_pages() } else { 0 }))
     }
 
     /// The same with new memory alone: nothing moves.

@@ -70,9 +70,6 @@ impl Arena {
 
     /// A window of which one end lies in a hole, with a rest there.
     pub(super) fn joined(&self, owner: Owner, grains: u64, window: Window, chunking: Chunking) -> Option<Plan> {
-        if !self.may_share(grains) {
-            return None;
-        }
         let page_grains = self.options.page_grains;
         let (start, end) = (window.start, window.start + grains);
         let (first_page, end_page) = self.pages_of(start, end);
@@ -119,9 +116,6 @@ impl Arena {
 
     /// A block in a hole, between the rests that leave the fewest pages to be found.
     pub(super) fn bridge(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
-        if !self.may_share(grains) {
-            return None;
-        }
         let page_grains = self.options.page_grains;
         let (front, back) = self.best_pair(owner, grains);
         let length = |rest: Option<Rest>| rest.map_or(0, |rest| rest.grains);

@@ -116,9 +116,11 @@ impl DevicePool {
     /// Looks once: gives back what was not needed. Returns the bytes that went.
     pub(super) fn tidy(&self, needs: &mut Needs) -> u64 {
         let live = self.recent_peak();
-        let grown = std::mem::take(&mut self.inner.lock().grown_to);
+        let (grown, held) = {
+            let mut inner = self.inner.lock();
+            (std::mem::take(&mut inner.grown_to), self.physical(&inner))
+        };
         let keep = needs.note((live + live / BESIDE).max(grown));
-        let held = self.physical(&self.inner.lock());
         let part = if self.backing.is_host() { PART_OF_PINNED } else { PART };
         if held <= keep { 0 } else { self.release_in_parts(keep, part) }
     }
