@@ -83,8 +83,8 @@ impl Arena {
 
     pub(super) fn first_block(&self) -> BlockId {
         // Zones are made first, so a walk back from any block ends at the arena's start.
-        let holes = self.holes.iter().flat_map(BTreeMap::values).copied();
-        let mut id = holes.chain(self.big.descending()).next().unwrap_or_else(|| self.slab.any());
+        let mut holes = self.holes.iter().flat_map(BTreeMap::values).copied();
+        let mut id = holes.next().unwrap_or_else(|| self.slab.any());
         while self.slab[id].prev != NONE {
             id = self.slab[id].prev;
         }
@@ -135,7 +135,11 @@ impl Arena {
                 let owner = &self.owners[block.owner as usize];
                 ensure!(owner.alive, "the free block at {} has a dead owner", block.start);
                 let big = self.big.get(block.start / self.options.page_grains) == Some(id);
-                ensure!(big == (block.len >= self.options.page_grains), "big index wrong at {}", block.start);
+                ensure!(
+                    !self.big.is_kept() || big == (block.len >= self.options.page_grains),
+                    "big index wrong at {}",
+                    block.start
+                );
                 let fit = owner.sets[zone].best_fit(&self.slab, block.len).map(|found| self.slab[found].len);
                 ensure!(
                     fit.is_some_and(|len| len >= block.len),

@@ -133,14 +133,16 @@ impl Arena {
     }
 
     /// The free block that holds a wholly free chunk's first page.
-    fn free_block_of(&self, page: u64) -> BlockId {
+    fn free_block_of(&mut self, page: u64) -> BlockId {
+        self.know_pages();
         self.big.last_up_to(page).expect("a free chunk lies in a free block")
     }
 
     /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
     /// where there are so many.
     #[must_use]
-    pub fn spare(&self, pages: u64) -> Vec<Placed> {
+    pub fn spare(&mut self, pages: u64) -> Vec<Placed> {
+        self.know_pages();
         let page_grains = self.options.page_grains;
         let mut found = Vec::new();
         let mut total = 0;

@@ -46,6 +46,22 @@ impl Arena {
         }
     }
 
+    /// To be called by who reads the index of pages: makes it anew if it is not kept. It takes in as many changes from now on as
+    /// there are blocks, so what is made anew costs each change since then no more than a block.
+    pub(super) fn know_pages(&mut self) {
+        if self.big.read(self.slab.len()) {
+            return;
+        }
+        for set in self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets) {
+            for id in set.at_least(&self.slab, self.options.page_grains) {
+                let Block { start, len, .. } = self.slab[id];
+                if let Some(page) = self.indexed_page(start, len) {
+                    self.big.set(page, id);
+                }
+            }
+        }
+    }
+
     /// The place in the index of pages of a free block that has one.
     #[inline]
     fn indexed_page(&self, start: u64, len: u64) -> Option<u64> {

@@ -164,6 +164,11 @@ impl FreeSet {
         self.lists_from(slab, EXACT as usize)
     }
 
+    /// The blocks of at least so many grains, and some that are shorter by less than a 64th.
+    pub fn at_least(&self, slab: &Slab, grains: u64) -> Vec<BlockId> {
+        self.lists_from(slab, list_of(grains))
+    }
+
     fn lists_from(&self, slab: &Slab, first: usize) -> Vec<BlockId> {
         let lists = std::iter::successors(self.first_list_from(first), |&list| self.first_list_from(list + 1));
         lists.flat_map(|list| self.list(slab, list)).collect()

@@ -109,10 +109,11 @@ impl Arena {
     /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
     /// no addresses are left.
     #[must_use]
-    pub fn plan(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
+    pub fn plan(&mut self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
         if !self.options.movable {
             return self.plan_segment(grains);
         }
+        self.know_pages();
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
         let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
@@ -309,7 +310,7 @@ impl Arena {
     }
 
     /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
-    /// outside the window. More than a few times what is missing is not looked at.
+    /// outside the window. More than a few times what is missing is not looked at. pre: the index of pages is kept.
     pub(super) fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
         let page_grains = self.options.page_grains;
         let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
@@ -423,16 +424,16 @@ mod tests {
             arena.forget(spare);
         }
         arena.check().expect("every equation holds");
-        let place = |arena: &Arena, pages: u64| {
+        let place = |arena: &mut Arena, pages: u64| {
             arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses").start
         };
-        assert_eq!(place(&arena, 3), starts[5], "the hole of three is used up");
-        assert_eq!(place(&arena, 4), starts[3], "of those that are left the tightest");
-        assert_eq!(place(&arena, 11), starts[1]);
+        assert_eq!(place(&mut arena, 3), starts[5], "the hole of three is used up");
+        assert_eq!(place(&mut arena, 4), starts[3], "of those that are left the tightest");
+        assert_eq!(place(&mut arena, 11), starts[1]);
         // A hole with more than LONG_REST pages to spare is as good as the rest of the addresses, and lower.
         assert_eq!(block(&mut arena, 3), starts[5]);
         assert_eq!(block(&mut arena, 10), starts[3]);
-        assert_eq!(place(&arena, 2), starts[1]);
+        assert_eq!(place(&mut arena, 2), starts[1]);
         arena.check().expect("every equation holds");
     }
 }

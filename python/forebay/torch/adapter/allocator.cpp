@@ -49,10 +49,9 @@ struct ThreadEnd {
   }
 };
 
-DeviceIndex current_device() {
-  DeviceIndex device = -1;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return device;
+// PyTorch's default stream is CUDA's legacy one, without a look into its table of streams.
+cudaStream_t handle(c10::cuda::CUDAStream stream) {
+  return stream.id() == 0 ? nullptr : stream.stream();
 }
 
 } // namespace
@@ -67,6 +66,7 @@ void Allocator::init(int device_count) {
   library_.forebay_torch_init(device_count);
   const std::lock_guard<std::mutex> lock(mutex_);
   books_.resize(device_count);
+  gpus_ = c10::cuda::device_count();
   while (devices_.size() < static_cast<size_t>(device_count)) {
     auto fresh = std::make_unique<Device>();
     fresh->allocator = this;
@@ -88,19 +88,26 @@ Allocator::Device& Allocator::device(DeviceIndex index) {
   return *devices_[index];
 }
 
-Allocator::Device& Allocator::opened(DeviceIndex index) {
+// The device that is current on this thread. Of one there is nothing to ask.
+DeviceIndex Allocator::current() const {
+  DeviceIndex device = 0;
+  if (devices_.size() != 1) {
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  }
+  return device;
+}
+
+Allocator::Device& Allocator::open(DeviceIndex index) {
   Device& home = device(index);
-  if (!home.open.load(std::memory_order_acquire)) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!home.open.load(std::memory_order_relaxed)) {
-      library_.check(library_.forebay_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
-      // Other frameworks may have used the pool before: what they had mapped counts as one segment.
-      if (const forebay_stats before = figures(index); before.physical > 0) {
-        books_.mapped(index, before.physical, true);
-      }
-      only_.store(only_.load() == NONE ? index : SEVERAL, std::memory_order_relaxed);
-      home.open.store(true, std::memory_order_release);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!home.open.load(std::memory_order_relaxed)) {
+    library_.check(library_.forebay_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
+    // Other frameworks may have used the pool before: what they had mapped counts as one segment.
+    if (const forebay_stats before = figures(index); before.physical > 0) {
+      books_.mapped(index, before.physical, true);
     }
+    only_.store(only_.load() == NONE ? index : SEVERAL, std::memory_order_relaxed);
+    home.open.store(true, std::memory_order_release);
   }
   return home;
 }
@@ -124,12 +131,12 @@ void Allocator::mapping(void* user, int32_t device, uint32_t what, void* ptr, ui
 // ---- out
 
 c10::DataPtr Allocator::allocate(size_t size) {
-  const DeviceIndex index = current_device();
+  const DeviceIndex index = current();
   void* ptr = nullptr;
   if (size != 0) {
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
     promise(index, stream);
-    ptr = take(size, index, stream.stream());
+    ptr = take(size, index, handle(stream));
   }
   return {ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, index)};
 }
@@ -142,14 +149,14 @@ void* Allocator::raw_alloc(size_t size) {
   if (size == 0) {
     return nullptr;
   }
-  const DeviceIndex index = current_device();
+  const DeviceIndex index = current();
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
   promise(index, stream);
-  return take(size, index, stream.stream());
+  return take(size, index, handle(stream));
 }
 
 void* Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
-  return size == 0 ? nullptr : take(size, current_device(), stream);
+  return size == 0 ? nullptr : take(size, current(), stream);
 }
 
 void Allocator::promise(DeviceIndex device, c10::cuda::CUDAStream stream) {
@@ -445,10 +452,10 @@ bool Allocator::current_stream(void* ptr, cudaStream_t& current) {
     index = library_.forebay_torch_block_at(ptr, &block) == FOREBAY_STATUS_OK ? block.device : INT_MAX;
   }
   // Without a GPU no stream is current.
-  if (index >= c10::cuda::device_count()) {
+  if (index >= gpus_) {
     return false;
   }
-  current = c10::cuda::getCurrentCUDAStream(static_cast<DeviceIndex>(index)).stream();
+  current = handle(c10::cuda::getCurrentCUDAStream(static_cast<DeviceIndex>(index)));
   // Made after PyTorch's own record of current streams, so it goes before that one does.
   thread_local const ThreadEnd end;
   (void)&end;

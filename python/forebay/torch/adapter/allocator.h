@@ -106,8 +106,14 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   };
 
   Device& device(DeviceIndex index);
+  DeviceIndex current() const;
   // The same, told of mappings from the first use on.
-  Device& opened(DeviceIndex index);
+  Device& opened(DeviceIndex index) {
+    const auto at = static_cast<size_t>(index);
+    const bool ready = at < devices_.size() && devices_[at]->open.load(std::memory_order_acquire);
+    return C10_LIKELY(ready) ? *devices_[at] : open(index);
+  }
+  Device& open(DeviceIndex index);
   static void mapping(void* user, int32_t device, uint32_t what, void* ptr, uint64_t bytes) noexcept;
 
   void* take_noted(Device& home, size_t size, cudaStream_t stream);
@@ -142,6 +148,8 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   ForeignPools foreign_;
   Direct direct_;
   std::vector<std::unique_ptr<Device>> devices_;
+  // What CUDA has: no more than that in programs without a GPU.
+  int gpus_ = 0;
   // The one device whose pool was used, or one of these.
   static constexpr int NONE = -1, SEVERAL = -2;
   std::atomic<int> only_{NONE};

@@ -63,7 +63,7 @@ std::vector<LiveBlock> Books::of_pool(DeviceIndex device, MempoolId_t pool) {
 
 DeviceStats Books::stats(DeviceIndex device) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   DeviceStats stats = figures.rare;
   stats.allocation = stats.active = figures.blocks.stats();
   stats.allocated_bytes = stats.active_bytes = figures.bytes.stats();
@@ -73,19 +73,19 @@ DeviceStats Books::stats(DeviceIndex device) {
 
 size_t Books::allocated_bytes(DeviceIndex device) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   return static_cast<size_t>(figures.bytes.now());
 }
 
 void Books::failed(DeviceIndex device) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   figures.rare.num_ooms += 1;
 }
 
 void Books::mapped(DeviceIndex device, size_t bytes, bool now) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   DeviceStats& stats = figures.rare;
   (now ? stats.num_device_alloc : stats.num_device_free) += 1;
   change(stats.segment, 1, now);
@@ -94,7 +94,7 @@ void Books::mapped(DeviceIndex device, size_t bytes, bool now) {
 
 void Books::reset_peaks(DeviceIndex device) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   for (Tally* tally : {&figures.blocks, &figures.bytes, &figures.requested}) {
     tally->reset_peaks();
   }
@@ -107,7 +107,7 @@ void Books::reset_peaks(DeviceIndex device) {
 
 void Books::reset_accumulated(DeviceIndex device) {
   Figures& figures = *figures_.at(device);
-  const std::lock_guard<std::mutex> lock(figures.mutex);
+  const std::lock_guard<ShortLock> lock(figures.lock);
   for (Tally* tally : {&figures.blocks, &figures.bytes, &figures.requested}) {
     tally->reset_accumulated();
   }

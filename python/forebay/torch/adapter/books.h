@@ -1,6 +1,7 @@
 // What PyTorch has: the figures of torch.cuda.memory_stats, and the blocks that more is to be said about than Forebay knows.
 #pragma once
 
+#include "lock.h"
 #include "tally.h"
 
 #include <c10/util/flat_hash_map.h>
@@ -50,7 +51,7 @@ class Books {
   void count(DeviceIndex device, size_t bytes, size_t requested, bool comes) {
     Figures& figures = *figures_[device];
     const bool small = bytes <= SMALL;
-    const std::lock_guard<std::mutex> lock(figures.mutex);
+    const std::lock_guard<ShortLock> lock(figures.lock);
     if (comes) {
       figures.blocks.come(1, small);
       figures.bytes.come(bytes, small);
@@ -84,7 +85,7 @@ class Books {
  private:
   // On cache lines of their own: threads of different devices do not meet.
   struct alignas(128) Figures {
-    std::mutex mutex;
+    ShortLock lock;
     Tally blocks;
     Tally bytes;
     Tally requested;

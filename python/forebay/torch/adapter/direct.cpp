@@ -20,10 +20,7 @@ void* Direct::take(size_t bytes) {
   return ptr;
 }
 
-bool Direct::give(void* ptr) {
-  if (!used_.load(std::memory_order_acquire)) {
-    return false;
-  }
+bool Direct::give_own(void* ptr) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (blocks_.erase(ptr) == 0) {

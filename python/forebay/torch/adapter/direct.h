@@ -22,10 +22,14 @@ class Direct {
   // On the current device. Throws c10::OutOfMemoryError.
   void* take(size_t bytes);
   // Whether the block was one of these.
-  bool give(void* ptr);
+  bool give(void* ptr) {
+    return used_.load(std::memory_order_acquire) && give_own(ptr);
+  }
   bool has(void* ptr);
 
  private:
+  bool give_own(void* ptr);
+
   std::atomic<bool> on_{false};
   // Blocks outlive the mode.
   std::atomic<bool> used_{false};

@@ -9,8 +9,8 @@
 
 namespace forebay_torch {
 
-// One thread at a time.
-class Tally {
+// One thread at a time. What counting touches is one cache line.
+class alignas(64) Tally {
  public:
   void come(size_t amount, bool small) {
     Part& part = parts_[small];
@@ -35,8 +35,8 @@ class Tally {
       auto& stat = stats[static_cast<size_t>(small ? StatType::SMALL_POOL : StatType::LARGE_POOL)];
       stat.current = part.now();
       stat.peak = part.peak;
-      stat.allocated = part.came - part.came_before;
-      stat.freed = part.went - part.went_before;
+      stat.allocated = part.came - before_[small].came;
+      stat.freed = part.went - before_[small].went;
       all.current += stat.current;
       all.allocated += stat.allocated;
       all.freed += stat.freed;
@@ -52,10 +52,7 @@ class Tally {
     peak_ = now();
   }
   void reset_accumulated() {
-    for (Part& part : parts_) {
-      part.came_before = part.came;
-      part.went_before = part.went;
-    }
+    before_ = parts_;
   }
 
  private:
@@ -63,9 +60,6 @@ class Tally {
     int64_t came = 0;
     int64_t went = 0;
     int64_t peak = 0;
-    // At the last reset.
-    int64_t came_before = 0;
-    int64_t went_before = 0;
 
     int64_t now() const {
       return came - went;
@@ -74,6 +68,8 @@ class Tally {
   // Of large blocks, of small ones.
   std::array<Part, 2> parts_;
   int64_t peak_ = 0;
+  // At the last reset.
+  std::array<Part, 2> before_;
 };
 
 } // namespace forebay_torch
