@@ -128,13 +128,16 @@ impl Newest<'_> {
 pub struct Front {
     bins: Box<[Bin; BINS]>,
     long: Long,
-    /// A bin may hold something.
+    /// Something may be held.
     filled: bool,
+    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the front: a stream uses few lengths.
+    used: [u64; BINS.div_ceil(64)],
 }
 
 impl Default for Front {
     fn default() -> Self {
-        Self { bins: Box::new(std::array::from_fn(|_| Bin::default())), long: Long::default(), filled: false }
+        let bins = Box::new(std::array::from_fn(|_| Bin::default()));
+        Self { bins, long: Long::default(), filled: false, used: [0; BINS.div_ceil(64)] }
     }
 }
 
@@ -182,13 +185,15 @@ impl Front {
         if self.push_if_room(block) {
             return None;
         }
-        let Some(full) = self.bins.get_mut(bin(grains)) else { return Some(self.long.replace_oldest(block)) };
+        let place = bin(grains);
+        let Some(full) = self.bins.get_mut(place) else { return Some(self.long.replace_oldest(block)) };
         let first = if grains > EXACT { FIRST } else { FIRST_SHORT };
         let most = first.max((live.saturating_sub(USUAL) / SHARE) as usize);
         if full.starts.len() >= most {
             return Some(block);
         }
         full.grow(first);
+        self.used[place / 64] |= 1 << (place % 64);
         self.filled |= full.push_if_room(start);
         None
     }
@@ -225,12 +230,18 @@ impl Front {
         if !std::mem::take(&mut self.filled) {
             return;
         }
-        for (bin, grains) in self.bins.iter_mut().zip(lengths()) {
-            let held = bin.held();
-            for (place, &start) in held.iter().enumerate() {
-                take(Cached { start, grains }, &held[place + 1..]);
+        for (word, &bits) in self.used.iter().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                let place = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some((bin, grains)) = self.bins.get_mut(place).zip(length(place)) else { break };
+                let held = bin.held();
+                for (next, &start) in held.iter().enumerate() {
+                    take(Cached { start, grains }, &held[next + 1..]);
+                }
+                bin.count = 0;
             }
-            bin.count = 0;
         }
         self.long.held().iter().for_each(|&block| take(block, &[]));
         self.long.count = 0;
