@@ -123,21 +123,29 @@ impl Newest<'_> {
     }
 }
 
+const WORDS: usize = BINS.div_ceil(64);
+
+/// A bin for each length.
+#[derive(Debug)]
+struct Bins {
+    all: [Bin; BINS],
+    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the front: a stream uses few lengths.
+    used: [u64; WORDS],
+}
+
 /// One stream's cache. Only a bin that is full allocates, and then for as many blocks more as it had.
 #[derive(Debug)]
 pub struct Front {
-    bins: Box<[Bin; BINS]>,
+    bins: Box<Bins>,
     long: Long,
     /// Something may be held.
     filled: bool,
-    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the front: a stream uses few lengths.
-    used: [u64; BINS.div_ceil(64)],
 }
 
 impl Default for Front {
     fn default() -> Self {
-        let bins = Box::new(std::array::from_fn(|_| Bin::default()));
-        Self { bins, long: Long::default(), filled: false, used: [0; BINS.div_ceil(64)] }
+        let bins = Bins { all: std::array::from_fn(|_| Bin::default()), used: [0; WORDS] };
+        Self { bins: Box::new(bins), long: Long::default(), filled: false }
     }
 }
 
@@ -154,7 +162,7 @@ impl Front {
     #[inline(always)]
     fn short_bin(&mut self, grains: u64) -> Option<&mut Bin> {
         // 0 wraps to a bin that is not there.
-        self.bins[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))
+        self.bins.all[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))
     }
 
     /// The block for a request longer than [`Front::SHORT`], or of nothing, that was put in last, and its length; of those longer
@@ -162,7 +170,7 @@ impl Front {
     #[inline(always)]
     pub fn newest_longer(&mut self, grains: u64) -> Option<(Newest<'_>, u64)> {
         match longer_bin(grains) {
-            Some(bin) => Some((self.bins.get_mut(bin)?.newest()?, length(bin)?)),
+            Some(bin) => Some((self.bins.all.get_mut(bin)?.newest()?, length(bin)?)),
             None => Some((self.long.newest(grains)?, grains)),
         }
     }
@@ -170,7 +178,7 @@ impl Front {
     /// The block of exactly this length that was put in last.
     #[inline]
     pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        match self.bins.get_mut(bin(grains)) {
+        match self.bins.all.get_mut(bin(grains)) {
             Some(bin) => bin.newest().map(Newest::take),
             None => self.long.pop(grains),
         }
@@ -186,14 +194,14 @@ impl Front {
             return None;
         }
         let place = bin(grains);
-        let Some(full) = self.bins.get_mut(place) else { return Some(self.long.replace_oldest(block)) };
+        let Some(full) = self.bins.all.get_mut(place) else { return Some(self.long.replace_oldest(block)) };
         let first = if grains > EXACT { FIRST } else { FIRST_SHORT };
         let most = first.max((live.saturating_sub(USUAL) / SHARE) as usize);
         if full.starts.len() >= most {
             return Some(block);
         }
         full.grow(first);
-        self.used[place / 64] |= 1 << (place % 64);
+        self.bins.used[place / 64] |= 1 << (place % 64);
         self.filled |= full.push_if_room(start);
         None
     }
@@ -204,7 +212,7 @@ impl Front {
         let kept = if let Some(bin) = self.short_bin(block.grains) {
             bin.push_if_room(block.start)
         } else if let Some(bin) = longer_bin(block.grains) {
-            self.bins.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
+            self.bins.all.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
         } else {
             self.long.push_if_room(block)
         };
@@ -215,14 +223,14 @@ impl Front {
     /// Grains held. For checks: adds up.
     #[must_use]
     pub fn grains(&self) -> u64 {
-        let binned = self.bins.iter().zip(lengths()).map(|(bin, grains)| u64::from(bin.count) * grains);
+        let binned = self.bins.all.iter().zip(lengths()).map(|(bin, grains)| u64::from(bin.count) * grains);
         binned.chain(self.long.held().iter().map(|block| block.grains)).sum()
     }
 
     /// Blocks held. Adds up.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.bins.iter().map(|bin| bin.count).chain([self.long.count]).map(u64::from).sum()
+        self.bins.all.iter().map(|bin| bin.count).chain([self.long.count]).map(u64::from).sum()
     }
 
     /// Empties the cache into `take`, which sees for each block also the offsets of some that come next.
@@ -230,12 +238,12 @@ impl Front {
         if !std::mem::take(&mut self.filled) {
             return;
         }
-        for (word, &bits) in self.used.iter().enumerate() {
+        for (word, &bits) in self.bins.used.iter().enumerate() {
             let mut bits = bits;
             while bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let Some((bin, grains)) = self.bins.get_mut(place).zip(length(place)) else { break };
+                let Some((bin, grains)) = self.bins.all.get_mut(place).zip(length(place)) else { break };
                 let held = bin.held();
                 for (next, &start) in held.iter().enumerate() {
                     take(Cached { start, grains }, &held[next + 1..]);
