@@ -39,6 +39,9 @@ impl Arena {
         owner.free = owner.free - old_len + len;
         owner.sets[zone].resize(&mut self.slab, id, len);
         self.slab[id].start = start;
+        if !self.big.is_kept() {
+            return;
+        }
         let (old, new) = (self.indexed_page(old_start, old_len), self.indexed_page(start, len));
         if old != new {
             old.into_iter().for_each(|page| self.big.remove(page));

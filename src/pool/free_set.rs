@@ -81,7 +81,7 @@ impl FreeSet {
         self.summary |= 1 << (list / 64);
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlink(&mut self, slab: &mut Slab, id: BlockId) {
         let Block { list, link_prev, link_next, .. } = slab[id];
         let list = usize::from(list);

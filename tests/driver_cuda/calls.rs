@@ -12,11 +12,10 @@ use crate::{DEVICE, MIB, STREAM};
 pub const POOL: PoolHandle = PoolHandle(0xb2);
 
 /// Calls of libcuda that a capture in another mode could forbid, on one thread or on all.
-pub const RELAXED: [&str; 40] = [
+pub const RELAXED: [&str; 39] = [
     "cuMemGetInfo_v2",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
-    "cuEventQuery",
     "cuEventSynchronize",
     "cuStreamSynchronize",
     "cuCtxSynchronize",
@@ -53,6 +52,15 @@ pub const RELAXED: [&str; 40] = [
     "cuMemPoolExportPointer",
     "cuMemPoolImportPointer",
     "cuMemGetDefaultMemPool",
+];
+
+/// Calls in whichever context is current, with the mode that they need; the caller's is as good for most.
+pub const ANYWHERE: [(&str, Option<usize>); 5] = [
+    ("cuEventRecord", None),
+    ("cuStreamIsCapturing", None),
+    ("cuStreamWaitEvent", None),
+    ("cuStreamGetId", None),
+    ("cuEventQuery", Some(2)),
 ];
 
 /// Every call that gives something back.

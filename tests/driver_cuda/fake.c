@@ -33,6 +33,8 @@ static int called(const char *name) {
   return (!strcmp(failing, name) || !strcmp(failing, "*")) ? failing_code : 0;
 }
 #define F(name, args, ...) int name args { int wrong = called(#name); if (wrong) return wrong; __VA_ARGS__; return 0; }
+/* The same, refused where no context is current. */
+#define C(name, args, ...) F(name, args, if (!current) return 201; __VA_ARGS__)
 #define SAY(...) snprintf(said, sizeof said, __VA_ARGS__)
 
 /* The structures of cuda.h, as far as they are looked at. */
@@ -115,13 +117,13 @@ F(cuMemsetD32Async, (u64 t, unsigned v, size_t n, void *s), SAY("32: %x %zu", v,
 F(cuStreamCreate, (void **s, unsigned f), *s = (void *)(0x5000ull + f))
 F(cuStreamDestroy_v2, (void *s))
 F(cuStreamSynchronize, (void *s))
-F(cuStreamWaitEvent, (void *s, void *e, unsigned f))
-F(cuStreamIsCapturing, (void *s, int *c), *c = capturing)
+C(cuStreamWaitEvent, (void *s, void *e, unsigned f))
+C(cuStreamIsCapturing, (void *s, int *c), *c = capturing)
 F(cuEventCreate, (void **e, unsigned f), *e = (void *)(0xe000ull + f))
 F(cuEventDestroy_v2, (void *e))
-F(cuEventRecord, (void *e, void *s))
+C(cuEventRecord, (void *e, void *s))
 #ifndef BROKEN
-F(cuEventQuery, (void *e))
+C(cuEventQuery, (void *e))
 #endif
 F(cuEventSynchronize, (void *e))
 
@@ -182,7 +184,7 @@ F(cuStreamGetCaptureInfo_v2, (void *s, int *c, u64 *id, void *g, void *d, size_t
 F(cuDeviceGetUuid_v2, (unsigned char *u, int d), for (int i = 0; i < 16; i++) u[i] = 100 + d + i)
 #endif
 #if UNTIL >= 12000
-F(cuStreamGetId, (void *s, u64 *id), *id = 1000 + (u64)s)
+C(cuStreamGetId, (void *s, u64 *id), *id = 1000 + (u64)s)
 #endif
 #if UNTIL >= 12050
 static void *recorded;

@@ -3,7 +3,7 @@
 use forebay::driver::{Capture, Choice, ErrorKind, Event, open};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
-use crate::calls::{RELAXED, ask, give_back};
+use crate::calls::{ANYWHERE, RELAXED, ask, give_back};
 use crate::fake::Fake;
 use crate::{DEVICE, MIB, STREAM};
 
@@ -37,8 +37,12 @@ fn child_whole() {
         for name in RELAXED {
             assert!(calls.contains(&format!("{name}:2:{depth}")), "{name} not in relaxed mode: {calls:?}");
         }
-        for name in ["cuEventRecord", "cuStreamIsCapturing", "cuStreamWaitEvent", "cuStreamGetId"] {
-            assert!(calls.contains(&format!("{name}:{mode}:{depth}")), "{name} took the long way: {calls:?}");
+        // Refused where there is none, and then in the device's.
+        let depth = usize::from(context == 0);
+        for (name, needed) in ANYWHERE {
+            let last = calls.iter().rfind(|call| call.starts_with(name));
+            let wanted = format!("{name}:{}:{depth}", needed.unwrap_or(mode));
+            assert_eq!(last, Some(&wanted), "{name} took the long way: {calls:?}");
         }
         assert_eq!(calls.iter().filter(|call| call.starts_with("cuMemPoolTrimTo")).count(), 3, "both pools, and one");
     }
@@ -73,9 +77,19 @@ fn child_whole() {
     fake.answer(c"", 0);
     assert_eq!(driver.event_record_all(DeviceId(2), Event(0xe002)).unwrap_err().kind, ErrorKind::Invalid);
 
+    // A default stream is the current context's, so the device's is entered first.
+    fake.calls();
+    driver.event_record(DEVICE, Event(0xe002), StreamHandle::PER_THREAD).unwrap();
+    driver.event_record(DEVICE, Event(0xe002), StreamHandle::LEGACY).unwrap();
+    let records = fake.calls().into_iter().filter(|call| call.starts_with("cuEventRecord"));
+    assert!(records.eq(["cuEventRecord:1:1", "cuEventRecord:1:1"]), "not in the device's context");
+
     // Codes.
     fake.answer(c"cuEventQuery", 600);
     assert!(!driver.event_passed(DEVICE, Event(0xe000)).unwrap());
+    fake.answer(c"cuEventRecord", 400);
+    let error = driver.event_record(DEVICE, Event(0xe002), STREAM).unwrap_err();
+    assert_eq!((error.kind, error.code), (ErrorKind::Invalid, 400), "{error}");
     for (name, code, kind, text) in [
         (c"cuMemCreate", 2, ErrorKind::OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY, asked for 2097152 bytes on device 0"),
         (c"cuMemCreate", 31_337, ErrorKind::Failed, "unknown CUDA error"),

@@ -23,7 +23,7 @@ PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 # Each fits ten minutes.
 PARTS=(
-  "conformance abi c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph"
+  "conformance abi captures c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph"
   "replay memcheck sabotage stress"
   "resources python interchange resource_costs cuda_core plugins"
   "torch"
@@ -92,6 +92,11 @@ cuda_program() { # SOURCE: builds it into $WORK
 step_conformance() { run "driver conformance on CUDA" 120 "$BIN/driver_conformance"; }
 
 step_abi() { run "C ABI tests on CUDA" 200 "$BIN/abi" --test-threads=1; }
+
+step_captures() {
+  cuda_program tests/gpu/captures.cu
+  run "captures that nobody announced" 60 "$WORK/captures"
+}
 
 step_c_examples() {
   local source

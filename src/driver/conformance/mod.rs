@@ -49,6 +49,7 @@ pub fn suite() -> Vec<Check> {
         ("identities_are_never_used_again", stream::identities_are_never_used_again),
         ("the_per_thread_stream_is_another_on_each_thread", stream::the_per_thread_stream_is_another_on_each_thread),
         ("an_ordinary_stream_is_not_captured", stream::an_ordinary_stream_is_not_captured),
+        ("a_stream_serves_every_thread", stream::a_stream_serves_every_thread),
         ("driver_pools_can_be_trimmed", stream::driver_pools_can_be_trimmed),
         ("granularities_make_sense", virtual_memory::granularities_make_sense),
         ("every_kind_of_device_memory_works", virtual_memory::every_kind_of_device_memory_works),

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{DEVICE, Stream, all, ok, read, refused};
 use crate::driver::{Capture, Driver, ErrorKind, Event};
-use crate::units::{Address, StreamHandle};
+use crate::units::{Address, DeviceId, StreamHandle};
 
 pub(super) fn default_streams_work(driver: &dyn Driver) {
     let at = ok("allocate", driver.allocate(DEVICE, 4096));
@@ -251,6 +251,38 @@ pub(super) fn the_per_thread_stream_is_another_on_each_thread(driver: &dyn Drive
 pub(super) fn an_ordinary_stream_is_not_captured(driver: &dyn Driver) {
     let stream = Stream::new(driver);
     assert_eq!(ok("stream_capture", driver.stream_capture(DEVICE, stream.1)), Capture::None);
+}
+
+pub(super) fn a_stream_serves_every_thread(driver: &dyn Driver) {
+    let (stream, other) = (Stream::new(driver), Stream::new(driver));
+    let event = ok("event_create", driver.event_create(DEVICE));
+    let identity = || driver.stream_identity(DEVICE, stream.1);
+    let all = || {
+        ok("event_record", driver.event_record(DEVICE, event, stream.1));
+        ok("stream_wait", driver.stream_wait(DEVICE, other.1, event));
+        ok("event_wait", driver.event_wait(DEVICE, event));
+        assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "waited for, it has not passed");
+        assert_eq!(ok("stream_capture", driver.stream_capture(DEVICE, stream.1)), Capture::None);
+        identity()
+    };
+    let there =
+        |work: fn(&dyn Driver, Event) -> bool| thread::scope(|scope| scope.spawn(|| work(driver, event)).join());
+    // A fresh thread has no context, whichever of them it calls first.
+    for work in [
+        |driver: &dyn Driver, event: Event| ok("event_passed", driver.event_passed(DEVICE, event)),
+        |driver: &dyn Driver, event: Event| driver.stream_wait(DEVICE, StreamHandle::PER_THREAD, event).is_ok(),
+    ] {
+        assert!(there(work).unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    }
+    let found = thread::scope(|scope| scope.spawn(all).join());
+    let found = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if ok("capabilities", driver.capabilities(DEVICE)).stream_identity {
+        assert_eq!(ok("stream_identity", found), ok("stream_identity", identity()), "a stream has two numbers");
+    }
+    ok("event_destroy", driver.event_destroy(DEVICE, event));
+    let beyond = DeviceId(driver.device_count());
+    refused("stream_capture", ErrorKind::Invalid, driver.stream_capture(beyond, stream.1));
+    refused("event_record", ErrorKind::Invalid, driver.event_record(beyond, event, stream.1));
 }
 
 pub(super) fn driver_pools_can_be_trimmed(driver: &dyn Driver) {

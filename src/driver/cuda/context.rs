@@ -13,10 +13,11 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUstreamCaptureMode_enum};
 use parking_lot::Mutex;
 
 use super::CudaDriver;
-use super::api::Api;
+use super::api::{Api, Code};
 use super::device::Traits;
+use super::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
 use crate::driver::{Capabilities, DriverError, ErrorKind, Result};
-use crate::units::DeviceId;
+use crate::units::{DeviceId, StreamHandle};
 
 /// One GPU.
 pub(super) struct Device {
@@ -87,13 +88,44 @@ impl CudaDriver {
     /// Works in the device's context, in the relaxed capture mode: for calls that a capture in another mode
     /// forbids on this thread, or on every thread.
     pub(super) fn enter_relaxed(&self, device: DeviceId) -> Result<Scope<'_>> {
-        let mut scope = self.enter(device)?;
+        self.relax(self.enter(device)?)
+    }
+
+    fn relax<'a>(&self, mut scope: Scope<'a>) -> Result<Scope<'a>> {
         let mut mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint;
         // SAFETY: reads the new mode and writes the one before.
         let code = unsafe { (self.api.base.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
         self.api.check("cuThreadExchangeStreamCaptureMode", code, String::new)?;
         scope.mode = Some(mode);
         Ok(scope)
+    }
+
+    /// Makes a call about handles that mean the same whichever context is current: what the driver answered. To ask which one
+    /// that is costs as much as some of these calls do, so it is left to the driver: it refuses where there is none, and the
+    /// device's is entered.
+    #[inline]
+    pub(super) fn anywhere(&self, device: DeviceId, mut call: impl FnMut() -> Code) -> Result<Code> {
+        self.device(device)?;
+        match call() {
+            INVALID_CONTEXT | CONTEXT_IS_DESTROYED => self.enter(device).map(|_scope| call()),
+            code => Ok(code),
+        }
+    }
+
+    /// The same in the relaxed capture mode.
+    pub(super) fn anywhere_relaxed(&self, device: DeviceId, call: impl FnMut() -> Code) -> Result<Code> {
+        let nowhere = Scope { api: &self.api, pushed: false, mode: None };
+        let _scope = self.relax(nowhere).or_else(|_| self.enter_relaxed(device))?;
+        self.anywhere(device, call)
+    }
+
+    /// The same for a call about a stream. The default ones are the current context's.
+    #[inline]
+    pub(super) fn about(&self, device: DeviceId, stream: StreamHandle, mut call: impl FnMut() -> Code) -> Result<Code> {
+        if stream.is_legacy() || stream == StreamHandle::PER_THREAD {
+            return self.enter(device).map(|_scope| call());
+        }
+        self.anywhere(device, call)
     }
 
     pub(super) fn device(&self, device: DeviceId) -> Result<&Device> {

@@ -12,6 +12,9 @@ pub(super) const SUCCESS: Code = cu::CUDA_SUCCESS as Code;
 pub(super) const NOT_READY: Code = cu::CUDA_ERROR_NOT_READY as Code;
 pub(super) const INVALID_VALUE: Code = cu::CUDA_ERROR_INVALID_VALUE as Code;
 pub(super) const NOT_PERMITTED: Code = cu::CUDA_ERROR_NOT_PERMITTED as Code;
+/// No context is current on this thread, or one that is gone.
+pub(super) const INVALID_CONTEXT: Code = cu::CUDA_ERROR_INVALID_CONTEXT as Code;
+pub(super) const CONTEXT_IS_DESTROYED: Code = cu::CUDA_ERROR_CONTEXT_IS_DESTROYED as Code;
 
 /// The first and the last code about captures; no other codes lie between them.
 const CAPTURE_FIRST: Code = cu::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as Code;

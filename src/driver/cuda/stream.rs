@@ -1,7 +1,7 @@
 //! Streams, events and captures.
 //!
-//! Capture, record and wait are asked on warm paths: they take the plain [`CudaDriver::enter`], one
-//! `cuCtxGetCurrent` beside the call itself. They are legal in every capture mode.
+//! What is asked for on warm paths (identity, capture, record, query, wait) goes without asking which context is current
+//! ([`CudaDriver::anywhere`]). All but the query are legal in every capture mode.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -59,27 +59,28 @@ impl CudaDriver {
 
     pub(super) fn read_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         let group = self.api.need(&self.api.stream_id, "cuStreamGetId", 12_000)?;
-        let _scope = self.enter(device)?;
         let mut identity = 0;
         // SAFETY: writes an integer; the caller vouches that the stream is alive.
-        let code = unsafe { (group.cuStreamGetId)(raw(stream), &raw mut identity) };
+        let code = self.about(device, stream, || unsafe { (group.cuStreamGetId)(raw(stream), &raw mut identity) })?;
         self.api.check("cuStreamGetId", code, || named(stream))?;
         Ok(identity)
     }
 
     pub(super) fn read_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture> {
-        let _scope = self.enter(device)?;
         // The legacy stream cannot be captured, and asking about it while another is would be an error.
         if stream.is_legacy() {
-            return Ok(Capture::None);
+            return self.device(device).map(|_| Capture::None);
         }
         let mut status = 0;
-        // SAFETY: writes an integer; the caller vouches that the stream is alive.
-        let code = unsafe { (self.api.base.cuStreamIsCapturing)(raw(stream), &raw mut status) };
+        let code = self.about(device, stream, || {
+            // SAFETY: writes an integer; the caller vouches that the stream is alive.
+            unsafe { (self.api.base.cuStreamIsCapturing)(raw(stream), &raw mut status) }
+        })?;
         self.api.check("cuStreamIsCapturing", code, || named(stream))?;
         if status == CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE as c_uint {
             return Ok(Capture::None);
         }
+        let _scope = self.enter(device)?;
         self.read_capture_number(stream).map(Capture::Active)
     }
 
@@ -117,9 +118,10 @@ impl CudaDriver {
     }
 
     pub(super) fn record_event(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()> {
-        let _scope = self.enter(device)?;
-        // SAFETY: the caller vouches that both are alive.
-        let code = unsafe { (self.api.base.cuEventRecord)(raw_event(event), raw(stream)) };
+        let code = self.about(device, stream, || {
+            // SAFETY: the caller vouches that both are alive.
+            unsafe { (self.api.base.cuEventRecord)(raw_event(event), raw(stream)) }
+        })?;
         self.api.check("cuEventRecord", code, || format!("event {:#x} on stream {stream}", event.0))
     }
 
@@ -133,9 +135,8 @@ impl CudaDriver {
     }
 
     pub(super) fn query_event(&self, device: DeviceId, event: Event) -> Result<bool> {
-        let _scope = self.enter_relaxed(device)?;
         // SAFETY: the caller vouches that the event is alive.
-        match unsafe { (self.api.base.cuEventQuery)(raw_event(event)) } {
+        match self.anywhere_relaxed(device, || unsafe { (self.api.base.cuEventQuery)(raw_event(event)) })? {
             SUCCESS => Ok(true),
             NOT_READY => Ok(false),
             code => Err(self.api.error("cuEventQuery", code, &format!("event {:#x}", event.0))),
@@ -150,9 +151,10 @@ impl CudaDriver {
     }
 
     pub(super) fn queue_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()> {
-        let _scope = self.enter(device)?;
-        // SAFETY: the caller vouches that both are alive.
-        let code = unsafe { (self.api.base.cuStreamWaitEvent)(raw(stream), raw_event(event), 0) };
+        let code = self.about(device, stream, || {
+            // SAFETY: the caller vouches that both are alive.
+            unsafe { (self.api.base.cuStreamWaitEvent)(raw(stream), raw_event(event), 0) }
+        })?;
         self.api.check("cuStreamWaitEvent", code, || format!("stream {stream}, event {:#x}", event.0))
     }
 
