@@ -92,6 +92,9 @@ void script_rows(Report &report, const std::string &name, const Script &script, 
     warm.push_back(pass.ns);
   }
   report.figure(name, "ns", median(warm), blocks);
+  if (auto held = Contender::physical_peak()) {
+    report.figure(name + ", physical / live at last", "ratio", static_cast<double>(*held) / script.peak_bytes);
+  }
 }
 
 template <class Contender>

@@ -49,9 +49,14 @@ impl Allowance {
     /// Whether anything is left.
     pub fn is_left(&mut self, now: Instant) -> bool {
         let earned = nanos(now.saturating_duration_since(self.since) / self.share);
-        self.left = self.left.saturating_add(earned).min(self.most);
+        self.left = self.left.max(self.left.saturating_add(earned).min(self.most));
         self.since = now;
         self.left > 0
+    }
+
+    /// So much more may be taken, beyond what can be saved up of the time.
+    pub fn gets(&mut self, time: Duration) {
+        self.left = self.left.saturating_add(nanos(time));
     }
 
     /// Books what was taken.
@@ -80,6 +85,18 @@ mod tests {
         assert!(moves.is_left(much_later));
         moves.took(MOVES);
         assert!(!moves.is_left(much_later));
+    }
+
+    #[test]
+    fn what_is_given_is_not_lost_to_the_bound() {
+        let start = Instant::now();
+        let mut moves = Allowance::for_moves(start);
+        moves.gets(3 * MOVES);
+        assert!(moves.is_left(start + Duration::from_secs(3600)));
+        moves.took(3 * MOVES);
+        assert!(moves.is_left(start + Duration::from_secs(3600)));
+        moves.took(MOVES);
+        assert!(!moves.is_left(start + Duration::from_secs(3600)));
     }
 
     #[test]

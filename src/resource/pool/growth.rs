@@ -4,6 +4,9 @@
 //! fifth more than was ever live at once, beyond that only when moves have used up a larger share too, and never to more than twice what
 //! is live now. A pool that gave nearly everything back begins anew. The fifth is from replays of trainings that had no time for moves
 //! left (`docs/performance.md`).
+//!
+//! Pinning a page takes three times as long as a move. So in pools of pinned memory it pays for moves, too: they come to half of
+//! what it took before the pool grows to save them.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,8 @@ use super::allowance::Allowance;
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
 const FREELY: u64 = 5;
+/// One part in so many of the time that pinning takes.
+const OF_PINNING: u32 = 2;
 /// One part in so many of the most that was live is next to nothing.
 const NEXT_TO_NOTHING: u64 = 16;
 
@@ -41,6 +46,11 @@ impl Growth {
     pub fn may_grow(&mut self, now: Instant, held: u64, live: u64) -> bool {
         held <= live.saturating_mul(MOST)
             && (held <= self.peak.saturating_add(self.peak / FREELY) || !self.larger.is_left(now))
+    }
+
+    /// Memory was pinned, which took so long: moves get a part of that more.
+    pub fn pinned(&mut self, took: Duration) {
+        self.usual.gets(took / OF_PINNING);
     }
 
     /// Books what moves took; `needed` are those that [`Growth::may_move`] had not allowed.
@@ -80,6 +90,19 @@ mod tests {
         let later = now + 30 * SECOND;
         assert!(!growth.may_grow(later, 961, 800), "the larger share is back first");
         assert!(!growth.may_move(later, 800));
+    }
+
+    #[test]
+    fn pinning_pays_for_moves() {
+        let now = Instant::now();
+        let mut growth = Growth::new(now);
+        growth.pinned(6 * SECOND);
+        assert!(growth.may_move(now, 800));
+        growth.moved(SECOND, false);
+        growth.moved(2 * SECOND, false);
+        assert!(growth.may_move(now, 800), "a quarter of a second is left, which a new pool has");
+        growth.moved(SECOND / 4, false);
+        assert!(!growth.may_move(now, 800));
     }
 
     #[test]

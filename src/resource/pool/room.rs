@@ -93,11 +93,11 @@ impl DevicePool {
         // Its own memory is as good as idle to a stream, but not to the host.
         self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
         let mut prepared = false;
-        let begun = Instant::now();
-        // Pinning memory costs more than any move, and a chunk next to nothing beside it.
+        let mut begun = Instant::now();
+        // A chunk costs next to nothing beside the pinning of its memory.
         let pinned = self.backing.is_host();
         let live = (inner.arena.live_grains() + grains) * GRAIN;
-        let allowed = inner.growth.may_move(begun, live) || pinned;
+        let allowed = inner.growth.may_move(begun, live);
         let mut may_move = allowed;
         let in_use = pinned || asker.stream.requests() >= IN_USE;
         // As many chunks as serve memory best, where there is time for them.
@@ -140,8 +140,12 @@ impl DevicePool {
             }
             if new_bytes > 0 && !prepared && self.backing.is_host() && self.segments.is_none() {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
+                let pinning = Instant::now();
                 let made = inner.unlocked(|| self.prepare(&plan));
                 inner.prepared.extend(made);
+                // No part of what moves take.
+                begun = Instant::now();
+                inner.growth.pinned(begun - pinning);
                 inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(&inner));
                 prepared = true;
                 continue;
