@@ -5,8 +5,8 @@
 //! is live now. A pool that gave nearly everything back begins anew. The fifth is from replays of trainings that had no time for moves
 //! left (`docs/performance.md`).
 //!
-//! Pinning a page takes three times as long as a move. So in pools of pinned memory it pays for moves, too: they come to half of
-//! what it took before the pool grows to save them.
+//! Pinning a page takes three times as long as a move. So in pools of pinned memory it pays for moves, too: they may take as long as
+//! it did, in all, before the pool grows to save them.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,6 @@ use super::allowance::Allowance;
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
 const FREELY: u64 = 5;
-/// One part in so many of the time that pinning takes.
-const OF_PINNING: u32 = 2;
 /// One part in so many of the most that was live is next to nothing.
 const NEXT_TO_NOTHING: u64 = 16;
 
@@ -48,9 +46,9 @@ impl Growth {
             && (held <= self.peak.saturating_add(self.peak / FREELY) || !self.larger.is_left(now))
     }
 
-    /// Memory was pinned, which took so long: moves get a part of that more.
+    /// Memory was pinned, which took so long: moves may take as long.
     pub fn pinned(&mut self, took: Duration) {
-        self.usual.gets(took / OF_PINNING);
+        self.usual.gets(took);
     }
 
     /// Books what moves took; `needed` are those that [`Growth::may_move`] had not allowed.
@@ -96,7 +94,7 @@ mod tests {
     fn pinning_pays_for_moves() {
         let now = Instant::now();
         let mut growth = Growth::new(now);
-        growth.pinned(6 * SECOND);
+        growth.pinned(3 * SECOND);
         assert!(growth.may_move(now, 800));
         growth.moved(SECOND, false);
         growth.moved(2 * SECOND, false);
