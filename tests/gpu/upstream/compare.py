@@ -108,7 +108,9 @@ class Suite:
                     self.texts[side, event["end"]] = event["text"]
             self._keep(f"{side}: {len(left)} tests from {left[0]}; exit {code}", output)
             results.update(done)
-            if current is not None:
+            if current is not None and code == OUT_OF_TIME[1]:
+                results[current] = OUT_OF_TIME
+            elif current is not None:
                 results[current] = (code if isinstance(code, str) else f"crashed, exit {code}", _tail(output))
             fresh = [test for test in left if test not in results]
             if len(fresh) == len(left):
@@ -130,7 +132,7 @@ class Suite:
             late = time.monotonic() > self.deadline + self.limit
             if code is None and (late or time.monotonic() - moved > patience):
                 _kill(child)
-                code = "out of time" if late else f"no end within {patience} s"
+                code = OUT_OF_TIME[1] if late else f"no end within {patience} s"
             time.sleep(0.1)
         if not isinstance(code, str):
             _kill(child)  # What it may have left behind in its session.
