@@ -79,7 +79,7 @@ int main() {
   }
   int count = 0;
   cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  // Twice: the second time this thread remembers nothing of streams that are gone.
+  // Twice: new streams get the handles of those that are gone.
   for (int round = 0; round < 2; round++) {
     for (int device = 0; device < count && device < 2; device++) {
       for (bool registered : {true, false}) {
