@@ -67,9 +67,8 @@ fn random_sizes(pool: &Pool, seed: u64, steps: u32) {
     live.into_iter().for_each(|(block, _)| pool.free(block, StreamHandle::LEGACY).unwrap());
 }
 
-#[test]
-fn a_pool_that_would_do_nothing_but_move_grows_instead_and_stays_within_bounds() {
-    let (_driver, pool) = pool(Options::default());
+fn grows_instead_of_moving_for_ever(location: Location) {
+    let (_driver, pool) = pool(Options { location, ..Options::default() });
     let mut steals = Vec::new();
     for seed in 0..6 {
         random_sizes(&pool, seed, 60_000);
@@ -79,6 +78,16 @@ fn a_pool_that_would_do_nothing_but_move_grows_instead_and_stays_within_bounds()
     assert!(stats.physical_peak <= 2 * stats.live_peak, "{} held for {}", stats.physical_peak, stats.live_peak);
     assert!(steals[5] - steals[4] < steals[0] / 4, "moves go on: {steals:?}");
     pool.check(0).unwrap();
+}
+
+#[test]
+fn a_pool_that_would_do_nothing_but_move_grows_instead_and_stays_within_bounds() {
+    grows_instead_of_moving_for_ever(Location::Device);
+}
+
+#[test]
+fn a_pinned_pool_does_too() {
+    grows_instead_of_moving_for_ever(Location::Host { numa_node: None });
 }
 
 #[test]
