@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -45,6 +46,16 @@ class Case(unittest.TestCase):
     def tearDown(self) -> None:
         if self._outcome.success:
             self.assertEqual(forebay.Pool.shared().stats().live, self.live, "live bytes of the shared pool")
+
+    def run_program(self, text: str) -> str:
+        """Runs a program of its own with this package and library; it must end well and say nothing on stderr. Its output."""
+        package = os.path.dirname(os.path.dirname(forebay.__file__))
+        more = {"PYTHONPATH": package, "FOREBAY_LIBRARY": forebay.library_path, "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, env={**os.environ, **more}
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
 
     def refused(self, kind, *words: str):
         """As assertRaises, and the text must have these words."""

@@ -2,8 +2,6 @@
 
 import ctypes
 import gc
-import os
-import subprocess
 import sys
 import threading
 import unittest
@@ -128,12 +126,6 @@ class End(Case):
                 call()
         other.close()
 
-    def run_program(self, text: str) -> str:
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, env=environment())
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")
-        return done.stdout
-
     def test_interpreter_exit(self):
         self.run_program(
             "import sys, forebay\n"
@@ -166,11 +158,6 @@ class End(Case):
             "buffer.close()\n"
         )
         self.assertEqual(out.split(), ["CallError", str(int(forebay.Status.FORKED))])
-
-
-def environment() -> dict:
-    package = os.path.dirname(os.path.dirname(forebay.__file__))
-    return {**os.environ, "PYTHONPATH": package, "FOREBAY_LIBRARY": forebay.library_path, "PYTHONWARNINGS": "ignore"}
 
 
 class Same(Case):

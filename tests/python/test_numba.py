@@ -4,6 +4,7 @@ import gc
 import pickle
 import types
 import unittest
+import weakref
 
 from support import MIB, Case, forebay, numpy_or_skip
 
@@ -42,11 +43,27 @@ class Manager(Case):
         memory = self.manager.memalloc(1000)
         self.assertIsInstance(memory, driver.MemoryPointer)
         self.assertEqual((memory.size, self.given()), (1000, 1024))
+        self.assertTrue(memory.is_managed)
         view = memory.view(10)
         self.assertEqual(view.device_pointer_value, memory.device_pointer_value + 10)
         del memory
         self.assertEqual(self.given(), 1024)
         del view
+        self.assertEqual(self.given(), 0)
+
+    def test_device_memory_is_freed_by_hand_once(self):
+        memory = self.manager.memalloc(512)
+        memory.free()
+        self.assertEqual(self.given(), 0)
+        with self.refused(RuntimeError, "dead memory"):
+            memory.free()
+        other = self.manager.memalloc(512)
+        del memory
+        self.assertEqual(self.given(), 512)
+        owned = other.own()  # Numba's own count of references
+        del owned
+        self.assertEqual(self.given(), 512)
+        del other
         self.assertEqual(self.given(), 0)
 
     def test_want_of_memory_is_forebays_error(self):
@@ -140,23 +157,51 @@ class Manager(Case):
         self.assertIs(driver._memory_manager, forebay.numba.ForebayMemoryManager)
 
 
-class Once(unittest.TestCase):
+class Once(Case):
     def test_each_piece_goes_back_once(self):
         books, back = Books(), []
-        _, first = books.add(lambda: back.append(1))
-        _, second = books.add(lambda: back.append(2))
-        first()
-        first()
+        pieces = [books.add(back.append, number) for number in range(3)]
+        self.assertEqual([piece.alive for piece in pieces], [True] * 3)
+        pieces[0]()
+        pieces[0]()
+        self.assertEqual((back, pieces[0].alive, pieces[1].alive), ([0], False, True))
+        pieces[1] = None  # a lost piece goes back too
+        self.assertEqual((back, len(books)), ([0, 1], 1))
         books.reset()
-        second()
-        self.assertEqual((back, len(books)), ([1, 2], 0))
+        self.assertFalse(pieces[2].alive)
+        pieces[2]()
+        pieces.clear()
+        self.assertEqual((back, len(books)), ([0, 1, 2], 0))
 
     def test_what_was_put_off_goes_back_with_a_reset(self):
         books, back = Books(), []
-        _, finalizer = books.add(lambda: back.append(1))
+        piece = books.add(back.append, 1)
         with books.put_off():
-            finalizer()
-            self.assertEqual(back, [])
+            piece()
+            self.assertEqual((back, piece.alive), ([], False))
             books.reset()
             self.assertEqual(back, [1])
         self.assertEqual(back, [1])
+
+    def test_what_a_piece_keeps_goes_with_it(self):
+        books, back, kept = Books(), [], Context()
+        gone = weakref.ref(kept)
+        piece = books.add(back.append, 1)
+        piece.keeps = kept
+        del kept
+        self.assertIsNotNone(gone())
+        piece()
+        self.assertIsNone(gone())
+
+    def test_the_interpreters_end_is_the_end_of_every_piece(self):
+        text = (
+            "import atexit, numpy, sys\n"
+            "numpy.row_stack = numpy.vstack\n"
+            "atexit.register(lambda: print(order))\n"  # before all others, so that it runs last
+            "from forebay.numba._books import Books\n"
+            "order, books = [], Books()\n"
+            "kept = books.add(order.append, 'kept')\n"
+            "sys.waiting = books.add(order.append, 'waiting')\n"
+            "books.put_off().__enter__(); sys.waiting()\n"
+        )
+        self.assertEqual(self.run_program(text), "['waiting', 'kept']\n")

@@ -6,7 +6,6 @@ import contextlib
 import weakref
 from collections.abc import Iterator
 from ctypes import c_void_p
-from functools import partial
 from typing import Any
 
 from .. import _library, pressure
@@ -15,7 +14,7 @@ from .._frameworks import NUMBA, pinned_pool
 from .._hot import free_behind_everything, malloc, malloc_ready
 from .._pool import Pool, shared_pool
 from .._resources._host import HostMemoryResource
-from ._books import Books
+from ._books import Books, Piece
 from ._connect import cuda, driver
 from ._ipc import ForebayIpcHandle
 
@@ -30,6 +29,14 @@ class _MappedMemory(driver.MappedMemory):  # type: ignore[misc]
         self.owned, self.host_pointer, self._bufptr_ = None, pointer, pointer
         driver.AutoFreePointer.__init__(self, context, c_void_p(pointer), size, finalizer=finalizer)
         self.handle, self._buflen_ = pointer, size
+
+
+class _DeviceMemory(driver.MemoryPointer):  # type: ignore[misc]
+    """Device memory whose end the piece is itself, not a `weakref.finalize`."""
+
+    def __init__(self, context: Any, address: int, size: int, piece: Piece) -> None:
+        super().__init__(context, driver.binding.CUdeviceptr(address), size)
+        self.is_managed, self._finalizer = True, piece
 
 
 class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
@@ -69,10 +76,10 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         MemoryError
             If there is none, after everything that could be given back was. The text has the pool's report.
         """
-        self.initialize()
+        if not self._pool:
+            self.initialize()
         address = malloc(self._pool, NUMBA, size, self._device, None)
-        _, finalizer = self._books.add(partial(_free, self._pool, address))
-        return driver.MemoryPointer(weakref.proxy(self.context), c_void_p(address), size, finalizer=finalizer)
+        return _DeviceMemory(weakref.proxy(self.context), address, size, self._books.add(_free, self._pool, address))
 
     def memhostalloc(self, size: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> Any:
         """Pinned memory of the host.
@@ -96,17 +103,15 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         self.initialize()
         if wc:
             buffer = HostMemoryResource(portable, mapped, True).allocate(size)
-            address, give_back = buffer.handle, buffer.close
+            address, piece = buffer.handle, self._books.add(buffer.close)
         else:
             pool = pinned_pool()._handle
             address = malloc_ready(pool, size, self._device)
-            give_back = partial(_free, pool, address)
-        number, finalizer = self._books.add(give_back)
+            piece = self._books.add(_free, pool, address)
         context = weakref.proxy(self.context)
         if not mapped:
-            return driver.PinnedMemory(context, address, size, finalizer=finalizer)
-        memory = _MappedMemory(context, address, size, finalizer)
-        self._books.keep(number, memory)
+            return driver.PinnedMemory(context, address, size, finalizer=piece)
+        memory = piece.keeps = _MappedMemory(context, address, size, piece)
         return memory.own()
 
     def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
@@ -136,12 +141,11 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         address = int(getattr(pointer, "value", pointer))
         check(_library.forebay_host_register(self._pool, self._device, address, size, 0, int(mapped)))
         # At once, also where cleaning up is put off: until then the same memory cannot be pinned again.
-        number, finalizer = self._books.add(partial(_unpin, self._pool, self._device, address), at_once=True)
+        piece = self._books.add(_unpin, self._pool, self._device, address, at_once=True)
         context = weakref.proxy(self.context)
         if not mapped:
-            return driver.PinnedMemory(context, address, size, owner=owner, finalizer=finalizer)
-        memory = driver.MappedMemory(context, address, size, owner=owner, finalizer=finalizer)
-        self._books.keep(number, memory)
+            return driver.PinnedMemory(context, address, size, owner=owner, finalizer=piece)
+        memory = piece.keeps = driver.MappedMemory(context, address, size, owner=owner, finalizer=piece)
         return memory.own()
 
     def get_ipc_handle(self, memory: Any) -> Any:
