@@ -44,6 +44,33 @@ fn new_memory_that_one_stream_does_not_need_serves_the_others_at_once() {
     driver.run_all();
 }
 
+#[test]
+fn what_another_stream_freed_comes_back_when_that_streams_work_is_done_and_no_sooner() {
+    for registered in [false, true] {
+        let host = HostOptions { clock: Clock::Manual, ..HostOptions::default() };
+        let driver = Arc::new(HostDriver::new(host).unwrap());
+        let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+        let [producer, consumer] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
+        if registered {
+            [producer, consumer].map(|stream| pool.stream_register(0, stream).unwrap());
+        }
+        let hand_over = || {
+            let block = pool.malloc(16 * MIB, 0, producer, 0).unwrap();
+            driver.fill(HOME, block, 1, 16 * MIB, consumer).unwrap();
+            pool.free(block, consumer).unwrap();
+            block
+        };
+        for _ in 0..100 {
+            let (first, second) = (hand_over(), hand_over());
+            assert_ne!(first, second, "its fill is not done yet");
+            driver.run_all();
+            pool.check(0).unwrap();
+        }
+        let stats = pool.stats(0).unwrap();
+        assert_eq!((stats.physical, stats.waits, stats.live), (32 * MIB, 0, 0), "registered: {registered}");
+    }
+}
+
 /// Random sizes as fast as they come: more would be moved than there is time for.
 fn random_sizes(pool: &Pool, seed: u64, steps: u32) {
     let mut state = seed;

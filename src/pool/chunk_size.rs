@@ -36,8 +36,8 @@ const CHUNKS_IN_NEED: u64 = 32;
 const CHUNKS_IN_POOL: u64 = 256;
 const SHARE_OF_LIMIT: u64 = 4;
 
-/// Below 4.5 GiB what is pinned counts for most, and needs below 512 MiB have chunks of a page or two, as the caller says.
-const TINY_POOL: u64 = 2304;
+/// Below 8 GiB what is pinned counts for most, and needs below 512 MiB have chunks of a page or two, as the caller says.
+const TINY_POOL: u64 = 4096;
 const LONG_NEED: u64 = 256;
 
 /// Where a pool gets to 36 GiB, needs of 1 GiB are cut into chunks of 64 MiB: few blocks, few borders.
@@ -114,7 +114,8 @@ mod tests {
             (2 * GIB, 255, in_use(2), 2),
             (2 * GIB, 255, in_use(1), 1),
             (2 * GIB, 256, in_use(1), 8),
-            (5 * GIB, 8, in_use(1), 4),
+            (7 * GIB, 8, in_use(1), 1),
+            (8 * GIB, 8, in_use(1), 4),
             (20 * GIB, 8, usual, 16),
             (20 * GIB, 600, usual, 16),
             (36 * GIB, 511, usual, 16),

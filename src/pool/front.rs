@@ -153,6 +153,12 @@ impl Front {
     /// Blocks of up to so many grains are short.
     pub const SHORT: u64 = EXACT;
 
+    /// Whether a block of so many grains is longer than any bin's.
+    #[must_use]
+    pub fn is_long(grains: u64) -> bool {
+        bin(grains) >= BINS
+    }
+
     /// The block for a short request of so many grains that was put in last.
     #[inline(always)]
     pub fn newest_short(&mut self, grains: u64) -> Option<Newest<'_>> {

@@ -23,7 +23,7 @@ use super::stream::Stream;
 use super::tidy::Tidier;
 use super::times::Times;
 use crate::driver::{Capabilities, Capture, Driver, DriverError, ErrorKind, Place};
-use crate::pool::{Arena, ArenaOptions, Cached, Header, IDLE, State, Table};
+use crate::pool::{Arena, ArenaOptions, Cached, Front, Header, IDLE, State, Table};
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -260,7 +260,16 @@ impl DevicePool {
             self.inner.lock().quarantine.push((start, stream.owner));
             return Ok(());
         }
-        let left = stream.hot.enter(None).push(Cached { start, grains: header.grains() });
+        let block = Cached { start, grains: header.grains() };
+        if header.stream() != stream.slot && Front::is_long(block.grains) {
+            // Likely wanted there again, where fronts are not looked into.
+            let mut inner = self.inner.lock();
+            inner.handed_over = true;
+            let epoch = inner.epoch(stream.slot);
+            inner.arena.give(start, stream.owner, epoch);
+            return Ok(());
+        }
+        let left = stream.hot.enter(None).push(block);
         if let Some(block) = left {
             self.give_back(stream, block, None);
         }

@@ -38,6 +38,8 @@ pub(super) struct Inner {
     pub prepared: Vec<(Physical, u64)>,
     /// Physical memory that is unmapped but that the driver refused to take back.
     pub orphans: Vec<(Physical, u64)>,
+    /// Whether long blocks of one stream were ever freed on another.
+    pub handed_over: bool,
     /// Whether chunks are moved or taken.
     pub growth: Growth,
     /// What the pool grew to since that was looked at last, in bytes; 0 if it did not.
@@ -102,6 +104,7 @@ impl Inner {
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
+            handed_over: false,
             growth: Growth::new(Instant::now()),
             grown_to: 0,
             small_chunks: Allowance::for_small_chunks(Instant::now()),

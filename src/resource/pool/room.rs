@@ -14,7 +14,7 @@ use super::inner::Inner;
 use super::stream::Stream;
 use super::times::Spent;
 use crate::driver::{DriverError, ErrorKind, Physical};
-use crate::pool::{Chunking, Fill, IDLE, Owner, Plan, Source};
+use crate::pool::{Chunking, Fill, Front, IDLE, Owner, Plan, Source};
 use crate::resource::Result;
 use crate::units::{Address, GRAIN};
 
@@ -55,7 +55,26 @@ pub(super) enum Shortage {
 impl DevicePool {
     #[cold]
     pub(super) fn make_room(&self, stream: &Arc<Stream>, grains: u64) -> Result<u64> {
+        if Front::is_long(grains)
+            && let Some(start) = self.handed_back(stream, grains)
+        {
+            return Ok(start);
+        }
         self.room_for(Asker { stream, owner: stream.owner, private: false }, grains)
+    }
+
+    /// Where one stream asks for long blocks and another frees them: what that one freed, if its fence has passed.
+    fn handed_back(&self, stream: &Stream, grains: u64) -> Option<u64> {
+        let mut inner = self.inner.lock();
+        if !inner.handed_over {
+            return None;
+        }
+        let lends = |other: &&Arc<Stream>| other.slot != stream.slot && inner.arena.owner_free(other.owner) >= grains;
+        let lender = self.streams.read().all().find(lends).cloned()?;
+        self.look_at_fence(&mut inner, &lender);
+        let start = inner.arena.take(stream.owner, grains)?;
+        inner.figures.misses += 1;
+        Some(start)
     }
 
     pub(super) fn room_for(&self, asker: Asker<'_>, grains: u64) -> Result<u64> {

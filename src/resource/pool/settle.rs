@@ -46,7 +46,7 @@ impl DevicePool {
     }
 
     /// Hands a stream's freed memory to everybody if its fence has passed; raises one where there is none.
-    fn look_at_fence(&self, inner: &mut Inner, stream: &Stream) {
+    pub(super) fn look_at_fence(&self, inner: &mut Inner, stream: &Stream) {
         if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
             if self.cover_bare(stream) && fence.passed() {
                 inner.arena.promote(stream.owner, u64::MAX);
