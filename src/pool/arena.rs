@@ -49,6 +49,8 @@ pub(super) struct OwnerState {
     pub private: bool,
     pub sets: [FreeSet; 2],
     pub free: u64,
+    /// What was freed before this epoch joins nothing that was freed later (`seal.rs`); 0: all may.
+    pub sealed: u64,
 }
 
 /// One device's addresses and the memory mapped into them.
@@ -380,7 +382,10 @@ impl Arena {
         let (left, right) = (&self.slab[left], &self.slab[right]);
         left.kind == right.kind
             && match left.kind {
-                Kind::Free => left.owner == right.owner,
+                Kind::Free => left.owner == right.owner && {
+                    let sealed = self.owners[left.owner as usize].sealed;
+                    (left.epoch < sealed) == (right.epoch < sealed)
+                },
                 Kind::Hole => true,
                 Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
             }

@@ -63,6 +63,7 @@ mod page_index;
 mod passing;
 mod plan;
 mod rests;
+mod seal;
 mod size_class;
 mod table;
 mod twin;

@@ -28,6 +28,7 @@ impl Arena {
     /// Everything `owner` freed up to `epoch` has been proven unused: it becomes anybody's.
     pub fn promote(&mut self, owner: Owner, epoch: u64) {
         self.pass_on(owner, IDLE, epoch, 0);
+        self.unseal_up_to(owner, epoch);
     }
 
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit

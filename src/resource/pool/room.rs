@@ -106,6 +106,7 @@ impl DevicePool {
             return Ok(Ok(start));
         }
         inner.drain(asker.stream);
+        inner.arena.unseal(asker.owner);
         if let Some(start) = inner.arena.take(asker.owner, grains) {
             return Ok(Ok(start));
         }

@@ -61,7 +61,7 @@ impl DevicePool {
                     inner.lowered(stream.slot);
                 }
                 // One pending fence at a time: raising it again and again would keep it from passing.
-                Some(_) => return,
+                Some((_, epoch)) => return inner.arena.seal(stream.owner, epoch),
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
                 None => match self.fence_after(stream) {
                     Ok(fence) => inner.raised(stream.slot, fence),
