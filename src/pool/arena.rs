@@ -382,10 +382,12 @@ impl Arena {
         let (left, right) = (&self.slab[left], &self.slab[right]);
         left.kind == right.kind
             && match left.kind {
-                Kind::Free => left.owner == right.owner && {
-                    let sealed = self.owners[left.owner as usize].sealed;
-                    (left.epoch < sealed) == (right.epoch < sealed)
-                },
+                Kind::Free => {
+                    left.owner == right.owner && {
+                        let sealed = self.owners[left.owner as usize].sealed;
+                        (left.epoch < sealed) == (right.epoch < sealed)
+                    }
+                }
                 Kind::Hole => true,
                 Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
             }

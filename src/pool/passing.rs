@@ -34,15 +34,29 @@ impl Arena {
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
     /// for `grains` if one block has it, else all of it. Returns the grains that changed hands.
     pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64) -> u64 {
-        let zone = self.zone_for(grains);
-        if let Some(id) = self.owners[from as usize].sets[zone].best_fit(&self.slab, grains)
-            && self.slab[id].epoch <= epoch
-        {
+        if let Some(id) = self.best_fit_up_to(from, epoch, grains) {
             let len = self.slab[id].len;
             self.change_owner(id, to, to_epoch);
             return len;
         }
         self.pass_on(from, to, epoch, to_epoch)
+    }
+
+    /// Whether `owner` has a block of so many grains that was freed up to `epoch`.
+    #[must_use]
+    pub fn has_up_to(&self, owner: Owner, epoch: u64, grains: u64) -> bool {
+        self.best_fit_up_to(owner, epoch, grains).is_some()
+    }
+
+    /// The best fit among what was freed up to `epoch`.
+    fn best_fit_up_to(&self, owner: Owner, epoch: u64, grains: u64) -> Option<BlockId> {
+        let set = &self.owners[owner as usize].sets[self.zone_for(grains)];
+        let best = set.best_fit(&self.slab, grains)?;
+        if self.slab[best].epoch <= epoch {
+            return Some(best);
+        }
+        let fits = |&id: &BlockId| self.slab[id].len >= grains && self.slab[id].epoch <= epoch;
+        set.at_least(&self.slab, grains).into_iter().filter(fits).min_by_key(|&id| self.slab[id].len)
     }
 
     fn pass_on(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64) -> u64 {

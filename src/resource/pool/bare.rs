@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
-use super::fence::Fence;
+use super::rounds::Rounds;
 use super::stream::{Hot, Stream};
 
 /// The block of a stream's front, if any, that no event is behind.
@@ -72,28 +72,37 @@ impl Hot {
 
 impl DevicePool {
     /// Raises the fence of a stream that is alive.
-    pub(super) fn raise_fence(&self, stream: &Stream, fence: &Fence) -> crate::driver::Result<()> {
-        let mark = stream.hot.enter(None).bare.mark();
-        fence.raise(stream.handle)?;
-        let bare = &mut stream.hot.enter(None).bare;
-        bare.cover(mark);
-        // Where streams cannot be told apart, or no event is behind all work, every free has its own.
-        bare.proven = self.capabilities.stream_identity && self.capabilities.device_events;
-        Ok(())
+    pub(super) fn raise_fence(&self, stream: &Stream, fences: &Rounds) -> crate::driver::Result<()> {
+        loop {
+            let (mark, round) = {
+                let hot = stream.hot.enter(None);
+                (hot.bare.mark(), hot.round)
+            };
+            fences.of(round).raise(stream.handle)?;
+            let mut hot = stream.hot.enter(None);
+            if hot.round != round {
+                // Ended meanwhile, and its fence may have been looked at before the event.
+                continue;
+            }
+            hot.bare.cover(mark);
+            // Where streams cannot be told apart, or no event is behind all work, every free has its own.
+            hot.bare.proven = self.capabilities.stream_identity && self.capabilities.device_events;
+            return Ok(());
+        }
     }
 
     /// Sees to it that the fence of a stream that was not registered is behind everything that it freed. The handle may be
-    /// dead. Returns whether that is so; not while a capture forbids the event.
+    /// dead. Returns whether that is so; not while a capture forbids the event. Under the arena's lock, so that no round ends.
     pub(super) fn cover_bare(&self, stream: &Stream) -> bool {
-        let Some(fence) = &stream.fence else { return true };
-        let mark = {
+        let Some(fences) = &stream.fences else { return true };
+        let (mark, round) = {
             let hot = stream.hot.enter(None);
             if hot.bare.is_none() {
                 return true;
             }
-            hot.bare.mark()
+            (hot.bare.mark(), hot.round)
         };
-        if self.routing.load(Ordering::Acquire) != 0 || fence.raise_behind_everything().is_err() {
+        if self.routing.load(Ordering::Acquire) != 0 || fences.of(round).raise_behind_everything().is_err() {
             return false;
         }
         stream.hot.enter(None).bare.cover(mark);

@@ -227,9 +227,9 @@ impl DevicePool {
     /// A block from the stream's front cache, if everything there is proven unused. Its fence is raised before a block is
     /// put there, or the block is bare, so under the lock a fence that has passed covers them all.
     fn pop_passed(&self, stream: &Stream, grains: u64) -> Option<u64> {
-        let fence = stream.fence.as_ref().filter(|_| !stream.is_durable())?;
+        let fences = stream.own_fences()?;
         let mut hot = stream.hot.enter(None);
-        if hot.bare.is_none() && fence.passed() { hot.front.pop(grains) } else { None }
+        if hot.bare.is_none() && fences.passed() { hot.front.pop(grains) } else { None }
     }
 
     /// Books a block as live. `hit`: the front had it.
@@ -338,13 +338,13 @@ impl DevicePool {
 
     /// Raises the fence of a stream whose handle may be dead after this call; others need none.
     pub(super) fn raise_own(&self, stream: &Stream, captured: bool) -> crate::driver::Result<()> {
-        let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) else { return Ok(()) };
+        let Some(fences) = stream.own_fences() else { return Ok(()) };
         if captured {
             // The record would become part of the graph and stand for nothing.
             let why = format!("stream {} is being captured", stream.handle);
             return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
         }
-        let raised = self.hold_back_heir(stream).and_then(|()| self.raise_fence(stream, fence));
+        let raised = self.hold_back_heir(stream).and_then(|()| self.raise_fence(stream, fences));
         match raised {
             // The process is ending: no work will run that could be disturbed.
             Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),
@@ -355,8 +355,8 @@ impl DevicePool {
     /// Where streams cannot be told apart, another one may have taken the handle over: it is ordered behind
     /// what the old one freed.
     pub(super) fn hold_back_heir(&self, stream: &Stream) -> crate::driver::Result<()> {
-        match &stream.fence {
-            Some(fence) if !self.capabilities.stream_identity => fence.hold_back(stream.handle),
+        match &stream.fences {
+            Some(fences) if !self.capabilities.stream_identity => fences.hold_back(stream.handle),
             _ => Ok(()),
         }
     }

@@ -34,6 +34,7 @@ mod quick;
 mod relief;
 mod report;
 mod room;
+mod rounds;
 mod segments;
 mod settle;
 mod shared;

@@ -279,15 +279,21 @@ impl DevicePool {
         grains: u64,
     ) -> crate::driver::Result<bool> {
         let to = asker.stream;
-        let covered = match &lender.fence {
-            Some(fence) if !lender.is_durable() => {
+        let before = inner.fence(lender.slot).filter(|&(_, epoch)| inner.arena.has_up_to(lender.owner, epoch, grains));
+        let covered = match (before, lender.own_fences()) {
+            // No need to wait for what the lender was given since.
+            (Some((fence, epoch)), _) => {
+                fence.hold_back(to.handle)?;
+                epoch
+            }
+            (None, Some(fences)) => {
                 if !self.cover_bare(lender) {
                     return Ok(false);
                 }
-                fence.hold_back(to.handle)?;
+                fences.hold_back(to.handle)?;
                 u64::MAX
             }
-            _ => {
+            (None, None) => {
                 let fence = self.fence_after(lender)?;
                 fence.hold_back(to.handle)?;
                 let covered = inner.epoch(lender.slot);

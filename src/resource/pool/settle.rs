@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
+use super::rounds::Rounds;
 use super::stream::Stream;
 use crate::driver::{Capture, DriverError, ErrorKind};
 use crate::pool::IDLE;
@@ -47,11 +48,15 @@ impl DevicePool {
 
     /// Hands a stream's freed memory to everybody if its fence has passed; raises one where there is none.
     pub(super) fn look_at_fence(&self, inner: &mut Inner, stream: &Stream) {
-        if let Some(fence) = stream.fence.as_ref().filter(|_| !stream.is_durable()) {
-            if self.cover_bare(stream) && fence.passed() {
-                inner.arena.promote(stream.owner, u64::MAX);
+        let own = stream.own_fences();
+        if let Some(fences) = own {
+            if !self.cover_bare(stream) {
+                return;
             }
-            return;
+            if fences.passed() {
+                inner.arena.promote(stream.owner, u64::MAX);
+                return inner.lowered(stream.slot);
+            }
         }
         // At most: an old fence has passed, a new one is raised, and that has passed too.
         for _ in 0..3 {
@@ -63,9 +68,12 @@ impl DevicePool {
                 // One pending fence at a time: raising it again and again would keep it from passing.
                 Some((_, epoch)) => return inner.arena.seal(stream.owner, epoch),
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
-                None => match self.fence_after(stream) {
-                    Ok(fence) => inner.raised(stream.slot, fence),
-                    Err(_) => return,
+                None => match own {
+                    Some(fences) => self.end_round(inner, stream, fences),
+                    None => match self.fence_after(stream) {
+                        Ok(fence) => inner.raised(stream.slot, fence),
+                        Err(_) => return,
+                    },
                 },
             }
         }
@@ -156,7 +164,7 @@ impl DevicePool {
             if stream.is_durable() {
                 fences.extend(inner.fence(stream.slot).map(|(fence, _)| fence));
             } else if self.cover_bare(stream) {
-                fences.extend(stream.fence.clone());
+                fences.extend(stream.fences.iter().flat_map(Rounds::both).cloned());
             }
         }
         fences

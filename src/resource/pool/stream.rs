@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::bare::Bare;
 use super::biased::{Biased, FRONT, Spinning};
-use super::fence::Fence;
+use super::rounds::{Round, Rounds};
 use crate::pool::{Beginning, Cached, Front, Header, LastLeaf, Owner, Table};
 use crate::units::{Address, GRAIN, StreamHandle};
 
@@ -33,7 +33,7 @@ pub(super) struct Stream {
     /// In whose order its free blocks are.
     pub owner: Owner,
     /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
-    pub fence: Option<Arc<Fence>>,
+    pub fences: Option<Rounds>,
     pub hot: Biased<Hot, Spinning, FRONT>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
@@ -59,6 +59,8 @@ pub(super) struct Hot {
     pub counts: Counts,
     /// Of a stream that was not registered.
     pub bare: Bare,
+    /// Likewise: which of its fences a free moves.
+    pub round: Round,
 }
 
 /// One stream's share of the figures. Bytes.
@@ -97,24 +99,25 @@ impl Stream {
     pub fn new(
         (slot, handle, identity): (u16, StreamHandle, u64),
         owner: Owner,
-        fence: Option<Arc<Fence>>,
+        fences: Option<Rounds>,
         layout: Layout,
     ) -> Arc<Self> {
         Arc::new(Self {
             slot,
             handle,
             identity,
-            durable: AtomicBool::new(fence.is_none()),
+            durable: AtomicBool::new(fences.is_none()),
             beginning: Beginning::of_none(),
             layout,
             header: Header::live(0, slot, 0, false),
             owner,
-            fence,
+            fences,
             hot: Biased::new(Hot {
                 front: Front::default(),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),
                 bare: Bare::default(),
+                round: 0,
             }),
             live: AtomicU64::new(0),
             mark: AtomicU64::new(0),
@@ -123,6 +126,11 @@ impl Stream {
 
     pub fn is_durable(&self) -> bool {
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// Its fences, if its handle may be dead.
+    pub fn own_fences(&self) -> Option<&Rounds> {
+        self.fences.as_ref().filter(|_| !self.is_durable())
     }
 
     /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.

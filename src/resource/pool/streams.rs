@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::{DevicePool, Streams};
-use super::fence::Fence;
 use super::inner::Inner;
+use super::rounds::Rounds;
 use super::stream::{Layout, Stream};
 use crate::driver::Capture;
 use crate::resource::{Error, Result};
@@ -69,7 +69,7 @@ impl DevicePool {
         if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep(&mut inner, &mut streams);
         }
-        let fence = if Self::lives_forever(handle) { None } else { Some(Arc::new(Fence::new(&self.events)?)) };
+        let fences = if Self::lives_forever(handle) { None } else { Some(Rounds::new(&self.events)?) };
         let slot = match streams.slots.iter().position(Option::is_none) {
             Some(slot) => slot,
             None => streams.slots.len(),
@@ -82,7 +82,7 @@ impl DevicePool {
             ))
         })?;
         let owner = inner.arena.owner_add(false);
-        let stream = Stream::new((number, handle, identity), owner, fence, self.layout());
+        let stream = Stream::new((number, handle, identity), owner, fences, self.layout());
         // Who opens or shuts all of them looks for it after he has said so.
         stream.open_or_shut(self.routed.load(Ordering::Acquire));
         if slot == streams.slots.len() {
@@ -158,13 +158,13 @@ impl DevicePool {
         let captured = || Error::Capturing(format!("stream {handle} is being captured: end the capture first").into());
         let identity = self.identity(handle)?.ok_or_else(captured)?;
         let known = self.streams.read().by_key.get(&(handle, identity)).cloned();
-        let stream = known.filter(|stream| stream.is_durable() && stream.fence.is_some()).ok_or_else(|| {
+        let stream = known.filter(|stream| stream.is_durable() && stream.fences.is_some()).ok_or_else(|| {
             Error::NotFound(format!("stream {handle} of device {} is not registered", self.device).into())
         })?;
         // Other threads that make room may be about to use the handle: they look at the promise under this lock.
         let _inner = self.inner.lock();
-        if let Some(fence) = &stream.fence {
-            self.raise_fence(&stream, fence)?;
+        if let Some(fences) = &stream.fences {
+            self.raise_fence(&stream, fences)?;
         }
         self.set_durable(&stream, false);
         Ok(())
@@ -181,7 +181,7 @@ impl DevicePool {
             }
             let stream = Arc::clone(stream);
             inner.drain(&stream);
-            if self.cover_bare(&stream) && stream.fence.as_ref().is_some_and(|fence| fence.passed()) {
+            if self.cover_bare(&stream) && stream.fences.as_ref().is_some_and(Rounds::passed) {
                 inner.arena.promote(stream.owner, u64::MAX);
             }
             if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {

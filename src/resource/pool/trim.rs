@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::device::DevicePool;
 use super::inner::Inner;
 use super::private::is_captured;
+use super::rounds::Rounds;
 use super::tidy::Tidier;
 use crate::driver::{DriverError, Physical};
 use crate::pool::IDLE;
@@ -147,7 +148,7 @@ impl DevicePool {
         *inner = Inner::new(crate::pool::Arena::closed());
         let streams = std::mem::take(&mut *self.streams.write());
         // Threads that used a stream lately keep it in memory; what it has of the driver goes now.
-        for fence in streams.all().filter_map(|stream| stream.fence.as_ref()) {
+        for fence in streams.all().filter_map(|stream| stream.fences.as_ref()).flat_map(Rounds::both) {
             fence.end();
         }
         self.events.end();
