@@ -57,8 +57,8 @@ struct Passage {
 }
 
 /// One stream asks for a block each time, another works on it and frees it. That one is always at work, `behind` blocks
-/// later.
-fn pipeline(capacity: u64, registered: bool, behind: u64) -> Passage {
+/// later. `beside`: so many bytes are live all the time.
+fn pipeline(capacity: u64, beside: u64, registered: bool, behind: u64) -> Passage {
     let host = HostOptions { capacity, clock: Clock::Manual, ..HostOptions::default() };
     let driver = Arc::new(HostDriver::new(host).unwrap());
     let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
@@ -75,6 +75,7 @@ fn pipeline(capacity: u64, registered: bool, behind: u64) -> Passage {
         });
         driver.host_call(HOME, stream, work).unwrap();
     };
+    pool.malloc(beside, 0, StreamHandle::LEGACY, 0).unwrap();
     let (mut blocks, mut late) = (Vec::new(), 0);
     for number in 0..200_u64 {
         let block = pool.malloc(16 * MIB, 0, producer, 0).unwrap();
@@ -95,14 +96,14 @@ fn pipeline(capacity: u64, registered: bool, behind: u64) -> Passage {
     }
     let stats = pool.stats(0).unwrap();
     driver.run_all();
-    Passage { held: stats.physical_peak / (16 * MIB), waits: stats.waits, late }
+    Passage { held: (stats.physical_peak - beside) / (16 * MIB), waits: stats.waits, late }
 }
 
 #[test]
 fn what_another_stream_freed_comes_back_when_its_work_is_done_though_that_stream_never_rests() {
     for registered in [true, false] {
         for behind in [1, 2, 5] {
-            let Passage { held, waits, late } = pipeline(64 << 30, registered, behind);
+            let Passage { held, waits, late } = pipeline(64 << 30, 0, registered, behind);
             // A fence for what is pending, and what is freed until it has passed.
             assert!(held <= 2 * behind + 2, "{held} blocks for {behind} in use, registered: {registered}");
             assert_eq!((waits, late), (0, 0));
@@ -113,9 +114,13 @@ fn what_another_stream_freed_comes_back_when_its_work_is_done_though_that_stream
 #[test]
 fn a_stream_that_is_made_to_wait_does_so_for_the_oldest_work_that_will_do() {
     for registered in [true, false] {
-        // So small that the pool would rather wait than grow.
-        let passage = pipeline(2 << 30, registered, 5);
-        eprintln!("{registered} {passage:?}");
+        // So small that the pool would rather wait than grow by more than a little of what is live.
+        let narrow = pipeline(2 << 30, 0, registered, 3);
+        assert_eq!((narrow.held, narrow.late), (1, 4), "one block, in turns: {narrow:?}");
+        let wide = pipeline(2 << 30, 600 * MIB, registered, 3);
+        assert_eq!(wide.held, 2, "{wide:?}");
+        // Of a stream that was not registered nobody but itself may record an event.
+        assert_eq!(wide.late, 3 + u64::from(!registered), "{wide:?}");
     }
 }
 

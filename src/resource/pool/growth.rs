@@ -16,6 +16,8 @@ use super::allowance::Allowance;
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
 const FREELY: u64 = 5;
+/// One part in so many: what is taken before one stream is made to wait for another.
+const RATHER_THAN_WAIT: u64 = 32;
 /// One part in so many of the most that was live is next to nothing.
 const NEXT_TO_NOTHING: u64 = 16;
 
@@ -44,6 +46,12 @@ impl Growth {
     pub fn may_grow(&mut self, now: Instant, held: u64, live: u64) -> bool {
         held <= live.saturating_mul(MOST)
             && (held <= self.peak.saturating_add(self.peak / FREELY) || !self.larger.is_left(now))
+    }
+
+    /// Whether the pool may come to hold so many bytes rather than make a stream wait. Two or three blocks that are in use in turns let
+    /// streams overlap that would else take turns themselves.
+    pub fn may_spare_a_wait(&self, held: u64) -> bool {
+        held <= self.peak.saturating_add(self.peak / RATHER_THAN_WAIT)
     }
 
     /// Memory was pinned, which took so long: moves may take as long.

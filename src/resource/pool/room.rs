@@ -143,8 +143,10 @@ impl DevicePool {
                 may_move = true;
                 continue;
             }
-            let thrifty =
-                new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.backing.total / FREE_GROWTH;
+            let thrifty = new_bytes > 0
+                && !self.options.grow_first
+                && held + new_bytes > self.backing.total / FREE_GROWTH
+                && !inner.growth.may_spare_a_wait(held + new_bytes);
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
                 continue;
             }
@@ -306,6 +308,13 @@ impl DevicePool {
         let epoch = inner.epoch(to.slot);
         let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains);
         inner.figures.waits += 1;
+        let last = lender.is_durable() && !inner.arena.has_up_to(lender.owner, covered, grains);
+        if let Some(fence) = last.then(|| self.fence_after(lender).ok()).flatten() {
+            // The next to ask waits for what the lender has now, not for what it gets until then.
+            let epoch = inner.epoch(lender.slot);
+            inner.raised(lender.slot, fence);
+            inner.arena.seal(lender.owner, epoch);
+        }
         tracing::debug!(device = %self.device, from = %lender.handle, to = %to.handle, bytes = lent * GRAIN, "memory lent");
         Ok(lent > 0)
     }
