@@ -262,11 +262,7 @@ impl DevicePool {
         }
         let block = Cached { start, grains: header.grains() };
         if header.stream() != stream.slot && Front::is_long(block.grains) {
-            // Likely wanted there again, where fronts are not looked into.
-            let mut inner = self.inner.lock();
-            inner.handed_over = true;
-            let epoch = inner.epoch(stream.slot);
-            inner.arena.give(start, stream.owner, epoch);
+            self.hand_back(stream, block);
             return Ok(());
         }
         let left = stream.hot.enter(None).push(block);

@@ -19,6 +19,7 @@ mod doors;
 mod export;
 mod fence;
 mod growth;
+mod handover;
 mod hit;
 mod inner;
 mod limits;

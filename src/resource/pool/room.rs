@@ -63,20 +63,6 @@ impl DevicePool {
         self.room_for(Asker { stream, owner: stream.owner, private: false }, grains)
     }
 
-    /// Where one stream asks for long blocks and another frees them: what that one freed, if its fence has passed.
-    fn handed_back(&self, stream: &Stream, grains: u64) -> Option<u64> {
-        let mut inner = self.inner.lock();
-        if !inner.handed_over {
-            return None;
-        }
-        let lends = |other: &&Arc<Stream>| other.slot != stream.slot && inner.arena.owner_free(other.owner) >= grains;
-        let lender = self.streams.read().all().find(lends).cloned()?;
-        self.look_at_fence(&mut inner, &lender);
-        let start = inner.arena.take(stream.owner, grains)?;
-        inner.figures.misses += 1;
-        Some(start)
-    }
-
     pub(super) fn room_for(&self, asker: Asker<'_>, grains: u64) -> Result<u64> {
         self.inner.lock().figures.misses += 1;
         let mut steps = super::relief::STEPS.iter();
