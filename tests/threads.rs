@@ -2,12 +2,12 @@
 //! hands all the time, and every equation must hold whenever all threads stand still.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use forebay::driver::Driver;
-use forebay::driver::host::{HostDriver, HostOptions};
+use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::resource::{Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
@@ -112,4 +112,79 @@ fn every_equation_holds_whenever_all_threads_stand_still() {
     world.passed.lock().unwrap().drain(..).for_each(|(at, stream)| world.free(at, stream));
     assert_eq!(pool.stats(0).unwrap().live, 0);
     pool.check(0).unwrap();
+}
+
+/// Work on every 64 KiB of a block: `work` gets the address and what belongs there.
+fn queue(
+    driver: &HostDriver,
+    stream: StreamHandle,
+    block: (Address, u64),
+    pattern: u64,
+    work: fn(*mut u64, u64) -> u64,
+) -> Arc<AtomicU64> {
+    let sum = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&sum);
+    let call = move || {
+        for offset in (0..block.1).step_by(64 << 10) {
+            seen.fetch_add(work((block.0.0 + offset) as *mut u64, pattern ^ offset), Ordering::Relaxed);
+        }
+    };
+    driver.host_call(DeviceId(0), stream, Box::new(call)).unwrap();
+    sum
+}
+
+/// A thread that writes to its blocks and reads them again before it frees them, with all of that still to be run when it does.
+/// Returns how many words were not what it wrote.
+fn lag(pool: &Pool, driver: &HostDriver, seed: u64, steps: u64) -> u64 {
+    let mut dice = Dice(seed * 104_729 + 1);
+    let own = driver.stream_create(DeviceId(0)).unwrap();
+    let (mut live, mut sums) = (Vec::new(), Vec::new());
+    for step in 0..steps {
+        if live.len() < 6 && dice.below(100) < 55 {
+            let bytes = (1 + dice.below(40)) * 64 * KIB;
+            let block = (pool.malloc(bytes, 0, own, 0).unwrap(), bytes);
+            let pattern = seed << 48 | step << 24;
+            // SAFETY: the pool promised this memory to this block until its queued work is done.
+            queue(driver, own, block, pattern, |at, word| unsafe {
+                at.write_volatile(word);
+                0
+            });
+            live.push((block, pattern));
+        } else if !live.is_empty() {
+            let (block, pattern) = live.swap_remove(dice.below(live.len() as u64) as usize);
+            // SAFETY: as above.
+            sums.push(queue(driver, own, block, pattern, |at, word| u64::from(unsafe { at.read_volatile() } != word)));
+            pool.free(block.0, own).unwrap();
+        }
+        for _ in 0..dice.below(4) {
+            driver.step(DeviceId(0), own).unwrap();
+        }
+    }
+    live.into_iter().for_each(|(block, _)| pool.free(block.0, own).unwrap());
+    driver.run_stream(DeviceId(0), own).unwrap();
+    driver.stream_synchronize(DeviceId(0), own).unwrap();
+    sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum()
+}
+
+#[test]
+fn streams_that_were_not_registered_never_get_each_others_memory_too_early() {
+    let host =
+        HostOptions { capacity: 40 << 20, granularity: 64 << 10, clock: Clock::Manual, ..HostOptions::default() };
+    let driver = Arc::new(HostDriver::new(host).unwrap());
+    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+    let wrong: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=4)
+            .map(|seed| {
+                scope.spawn({
+                    let (pool, driver) = (&pool, &driver);
+                    move || lag(pool, driver, seed, 6000)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let stats = pool.stats(0).unwrap();
+    pool.check(0).unwrap();
+    assert_eq!((wrong, stats.live), (0, 0));
+    assert!(stats.waits > 0 && stats.steals > 1000, "memory went from stream to stream: {stats:?}");
 }
