@@ -140,7 +140,7 @@ fn lag(pool: &Pool, driver: &HostDriver, seed: u64, steps: u64) -> u64 {
     let own = driver.stream_create(DeviceId(0)).unwrap();
     let (mut live, mut sums) = (Vec::new(), Vec::new());
     for step in 0..steps {
-        if live.len() < 6 && dice.below(100) < 55 {
+        if live.len() < 4 && dice.below(100) < 60 {
             let bytes = (1 + dice.below(40)) * 64 * KIB;
             let block = (pool.malloc(bytes, 0, own, 0).unwrap(), bytes);
             let pattern = seed << 48 | step << 24;
@@ -169,7 +169,7 @@ fn lag(pool: &Pool, driver: &HostDriver, seed: u64, steps: u64) -> u64 {
 #[test]
 fn streams_that_were_not_registered_never_get_each_others_memory_too_early() {
     let host =
-        HostOptions { capacity: 40 << 20, granularity: 64 << 10, clock: Clock::Manual, ..HostOptions::default() };
+        HostOptions { capacity: 44 << 20, granularity: 64 << 10, clock: Clock::Manual, ..HostOptions::default() };
     let driver = Arc::new(HostDriver::new(host).unwrap());
     let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
     let wrong: u64 = std::thread::scope(|scope| {
