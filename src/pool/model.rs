@@ -141,7 +141,7 @@ impl Program {
                 let (from, to) =
                     (self.owners[self.random.below(3) as usize], self.owners[self.random.below(3) as usize]);
                 let (epoch, wanted) = (self.random.below(self.epoch + 1), 1 + self.random.below(40));
-                self.arena.lend(from, to, epoch, self.epoch, wanted);
+                self.arena.lend(from, to, epoch, self.epoch, wanted, wanted % 2 == 0);
             }
             96 => {
                 let owner = self.owner();

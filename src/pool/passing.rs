@@ -1,7 +1,7 @@
 //! Whose free memory is whose: claimed for small requests, proven to be anybody's, lent, or handed over at a border.
 
 use super::arena::Arena;
-use super::block::{BlockId, IDLE, Kind, NONE, Owner};
+use super::block::{Block, BlockId, IDLE, Kind, NONE, Owner};
 
 impl Arena {
     /// Grains of nobody's memory that an owner takes at once for small requests, at most: 256 KiB.
@@ -32,12 +32,13 @@ impl Arena {
     }
 
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
-    /// for `grains` if one block has it, else all of it. Returns the grains that changed hands.
-    pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64) -> u64 {
+    /// for `grains` if one block has it, `whole` or only so much of it, else all of it. Returns the grains that changed hands.
+    pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64, whole: bool) -> u64 {
         if let Some(id) = self.best_fit_up_to(from, epoch, grains) {
-            let len = self.slab[id].len;
-            self.change_owner(id, to, to_epoch);
-            return len;
+            let Block { start, len, .. } = self.slab[id];
+            let lent = if whole { len } else { grains };
+            self.hand_over(id, start, start + lent, to, to_epoch);
+            return lent;
         }
         self.pass_on(from, to, epoch, to_epoch)
     }

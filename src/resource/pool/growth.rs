@@ -5,6 +5,8 @@
 //! is live now. A pool that gave nearly everything back begins anew. The fifth is from replays of trainings that had no time for moves
 //! left (`docs/performance.md`).
 //!
+//! Streams that are made to wait for each other again and again get a little more memory, so that they overlap.
+//!
 //! Pinning a page takes three times as long as a move. So in pools of pinned memory it pays for moves, too: they may take as long as
 //! it did, in all, before the pool grows to save them.
 
@@ -16,7 +18,9 @@ use super::allowance::Allowance;
 const MOST: u64 = 2;
 /// One part in so many of the most that was live: what is taken before the larger share is touched.
 const FREELY: u64 = 5;
-/// One part in so many: what is taken before one stream is made to wait for another.
+/// Streams that were made to wait for each other so often, while the pool did not grow, are at it all the time.
+const WAITS: u32 = 16;
+/// Then it grows to so little more than was ever live, one part in so many.
 const RATHER_THAN_WAIT: u64 = 32;
 /// One part in so many of the most that was live is next to nothing.
 const NEXT_TO_NOTHING: u64 = 16;
@@ -29,11 +33,13 @@ pub(super) struct Growth {
     larger: Allowance,
     /// The most that was live when room was made, since memory was given back last. Bytes.
     peak: u64,
+    /// How often one stream was made to wait for another since the pool grew last.
+    waits: u32,
 }
 
 impl Growth {
     pub fn new(now: Instant) -> Self {
-        Self { usual: Allowance::for_moves(now), larger: Allowance::for_needed_moves(now), peak: 0 }
+        Self { usual: Allowance::for_moves(now), larger: Allowance::for_needed_moves(now), peak: 0, waits: 0 }
     }
 
     /// Room is to be made for a request, with so many bytes live then: whether chunks may move.
@@ -48,10 +54,20 @@ impl Growth {
             && (held <= self.peak.saturating_add(self.peak / FREELY) || !self.larger.is_left(now))
     }
 
-    /// Whether the pool may come to hold so many bytes rather than make a stream wait. Two or three blocks that are in use in turns let
-    /// streams overlap that would else take turns themselves.
+    /// Whether the pool may come to hold so many bytes rather than make a stream wait once more. Two or three blocks that are in use in
+    /// turns let streams overlap that would else take turns themselves; a wait now and then is cheaper than memory.
     pub fn may_spare_a_wait(&self, held: u64) -> bool {
-        held <= self.peak.saturating_add(self.peak / RATHER_THAN_WAIT)
+        self.waits >= WAITS && held <= self.peak.saturating_add(self.peak / RATHER_THAN_WAIT)
+    }
+
+    /// One stream was made to wait for another.
+    pub fn waited(&mut self) {
+        self.waits = self.waits.saturating_add(1);
+    }
+
+    /// The pool grew.
+    pub fn grew(&mut self) {
+        self.waits = 0;
     }
 
     /// Memory was pinned, which took so long: moves may take as long.
@@ -96,6 +112,19 @@ mod tests {
         let later = now + 30 * SECOND;
         assert!(!growth.may_grow(later, 961, 800), "the larger share is back first");
         assert!(!growth.may_move(later, 800));
+    }
+
+    #[test]
+    fn only_waits_again_and_again_are_worth_memory() {
+        let now = Instant::now();
+        let mut growth = Growth::new(now);
+        growth.may_move(now, 3200);
+        (1..WAITS).for_each(|_| growth.waited());
+        assert!(!growth.may_spare_a_wait(3200));
+        growth.waited();
+        assert!(growth.may_spare_a_wait(3300) && !growth.may_spare_a_wait(3301), "a 32nd of 3200");
+        growth.grew();
+        assert!(!growth.may_spare_a_wait(3200), "it may have been enough");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod allowance;
 mod backing;
 mod bare;
 mod biased;
+mod borrow;
 mod captured;
 mod device;
 mod doors;

@@ -243,68 +243,6 @@ impl DevicePool {
         self.page_bytes(plan.new_pages()) - ready
     }
 
-    /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:
-    /// the richest stream's, if all others together have `wanted` bytes. Returns whether anything changed hands.
-    fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> bool {
-        if asker.private {
-            return false;
-        }
-        let mut lenders: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
-        lenders.retain(|lender| lender.slot != asker.stream.slot && inner.arena.owner_free(lender.owner) > 0);
-        let offered: u64 = lenders.iter().map(|lender| inner.arena.owner_free(lender.owner) * GRAIN).sum();
-        if offered < wanted {
-            return false;
-        }
-        lenders.sort_by_key(|lender| std::cmp::Reverse(inner.arena.owner_free(lender.owner)));
-        lenders.iter().any(|lender| self.borrow_from(inner, asker, lender, grains).unwrap_or(false))
-    }
-
-    fn borrow_from(
-        &self,
-        inner: &mut Inner,
-        asker: Asker<'_>,
-        lender: &Arc<Stream>,
-        grains: u64,
-    ) -> crate::driver::Result<bool> {
-        let to = asker.stream;
-        let before = inner.fence(lender.slot).filter(|&(_, epoch)| inner.arena.has_up_to(lender.owner, epoch, grains));
-        let covered = match (before, lender.own_fences()) {
-            // No need to wait for what the lender was given since.
-            (Some((fence, epoch)), _) => {
-                fence.hold_back(to.handle)?;
-                epoch
-            }
-            (None, Some(fences)) => {
-                if !self.cover_bare(lender) {
-                    return Ok(false);
-                }
-                fences.hold_back(to.handle)?;
-                u64::MAX
-            }
-            (None, None) => {
-                let fence = self.fence_after(lender)?;
-                fence.hold_back(to.handle)?;
-                let covered = inner.epoch(lender.slot);
-                inner.raised(lender.slot, fence);
-                covered
-            }
-        };
-        // What is borrowed is free only behind the wait that was just queued.
-        self.raise_own(to, false)?;
-        let epoch = inner.epoch(to.slot);
-        let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains);
-        inner.figures.waits += 1;
-        let last = lender.is_durable() && !inner.arena.has_up_to(lender.owner, covered, grains);
-        if let Some(fence) = last.then(|| self.fence_after(lender).ok()).flatten() {
-            // The next to ask waits for what the lender has now, not for what it gets until then.
-            let epoch = inner.epoch(lender.slot);
-            inner.raised(lender.slot, fence);
-            inner.arena.seal(lender.owner, epoch);
-        }
-        tracing::debug!(device = %self.device, from = %lender.handle, to = %to.handle, bytes = lent * GRAIN, "memory lent");
-        Ok(lent > 0)
-    }
-
     // ---- the driver's part ---------------------------------------------------------------------------
 
     /// Maps what a plan asks for and commits it. On an error everything is as before.
@@ -359,6 +297,7 @@ impl DevicePool {
         let held = self.physical(inner);
         inner.figures.physical_peak = inner.figures.physical_peak.max(held);
         if grew {
+            inner.growth.grew();
             inner.grown_to = inner.grown_to.max(held);
         }
     }

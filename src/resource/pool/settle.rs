@@ -66,7 +66,13 @@ impl DevicePool {
                     inner.lowered(stream.slot);
                 }
                 // One pending fence at a time: raising it again and again would keep it from passing.
-                Some((_, epoch)) => return inner.arena.seal(stream.owner, epoch),
+                Some((_, epoch)) => {
+                    // Where each stream asks for what it frees, each has enough that joins as it may.
+                    if inner.handed_over {
+                        inner.arena.seal(stream.owner, epoch);
+                    }
+                    return;
+                }
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
                 None => match own {
                     Some(fences) => self.end_round(inner, stream, fences),

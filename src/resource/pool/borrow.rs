@@ -1,0 +1,78 @@
+//! Memory of another stream, behind a wait on the device: the asker's stream waits for what the lender's has, the host goes on.
+
+use std::sync::Arc;
+
+use super::device::DevicePool;
+use super::fence::Fence;
+use super::inner::Inner;
+use super::room::Asker;
+use super::stream::Stream;
+use crate::driver::Result;
+use crate::units::GRAIN;
+
+impl DevicePool {
+    /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:
+    /// the richest stream's, if all others together have `wanted` bytes. Returns whether anything changed hands.
+    pub(super) fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> bool {
+        if asker.private {
+            return false;
+        }
+        let mut lenders: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
+        lenders.retain(|lender| lender.slot != asker.stream.slot && inner.arena.owner_free(lender.owner) > 0);
+        let offered: u64 = lenders.iter().map(|lender| inner.arena.owner_free(lender.owner) * GRAIN).sum();
+        if offered < wanted {
+            return false;
+        }
+        lenders.sort_by_key(|lender| std::cmp::Reverse(inner.arena.owner_free(lender.owner)));
+        lenders.iter().any(|lender| self.borrow_from(inner, asker.stream, lender, grains).unwrap_or(false))
+    }
+
+    fn borrow_from(&self, inner: &mut Inner, to: &Stream, lender: &Stream, grains: u64) -> Result<bool> {
+        let before = inner.fence(lender.slot).filter(|&(_, epoch)| inner.arena.has_up_to(lender.owner, epoch, grains));
+        let covered = match (before, lender.own_fences()) {
+            // No need to wait for what the lender was given since.
+            (Some((fence, epoch)), _) => {
+                fence.hold_back(to.handle)?;
+                epoch
+            }
+            (None, Some(fences)) => {
+                if !self.cover_bare(lender) {
+                    return Ok(false);
+                }
+                fences.hold_back(to.handle)?;
+                u64::MAX
+            }
+            (None, None) => {
+                let (fence, epoch) = self.raise_fence_of(inner, lender)?;
+                fence.hold_back(to.handle)?;
+                epoch
+            }
+        };
+        // What is borrowed is free only behind the wait that was just queued.
+        self.raise_own(to, false)?;
+        let epoch = inner.epoch(to.slot);
+        // Where blocks are handed over, the lender's are freed one by one: so they can be waited for, one by one.
+        let whole = !inner.handed_over;
+        let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains, whole);
+        inner.figures.waits += 1;
+        inner.growth.waited();
+        if !whole && lender.is_durable() && !inner.arena.has_up_to(lender.owner, covered, grains) {
+            // The next to ask waits for what the lender has now, not for what it gets until then. It can do without.
+            let _ = self.raise_fence_of(inner, lender);
+        }
+        tracing::debug!(device = %self.device, from = %lender.handle, to = %to.handle, bytes = lent * GRAIN, "memory lent");
+        Ok(lent > 0)
+    }
+
+    /// A fence behind all that a durable stream has now, and the epoch that it covers. Where blocks are handed over, what it covers is
+    /// kept apart from what is freed later.
+    fn raise_fence_of(&self, inner: &mut Inner, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
+        let fence = self.fence_after(stream)?;
+        let epoch = inner.epoch(stream.slot);
+        inner.raised(stream.slot, Arc::clone(&fence));
+        if inner.handed_over {
+            inner.arena.seal(stream.owner, epoch);
+        }
+        Ok((fence, epoch))
+    }
+}
