@@ -66,7 +66,7 @@ impl DevicePool {
 
     /// A fence behind all that a durable stream has now, and the epoch that it covers. Where blocks are handed over, what it covers is
     /// kept apart from what is freed later.
-    fn raise_fence_of(&self, inner: &mut Inner, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
+    pub(super) fn raise_fence_of(&self, inner: &mut Inner, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
         let fence = self.fence_after(stream)?;
         let epoch = inner.epoch(stream.slot);
         inner.raised(stream.slot, Arc::clone(&fence));

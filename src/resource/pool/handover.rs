@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::device::DevicePool;
+use super::inner::Inner;
 use super::stream::Stream;
 use crate::pool::{Cached, Front};
 
@@ -21,6 +22,18 @@ impl DevicePool {
         inner.arena.give(block.start, stream.owner, epoch);
         if let Some(fence) = fence.filter(|_| inner.fence(stream.slot).is_none()) {
             inner.raised(stream.slot, fence);
+        }
+    }
+
+    /// A long block that another stream was given is on its way to the order of `stream`, as soon as its other uses are over. Those
+    /// before it may have come there since: each has its fence before the other stream runs out of them.
+    pub(super) fn hand_back_in_time(&self, inner: &mut Inner, stream: &Stream) {
+        inner.handed_over = true;
+        self.give_deferred(inner);
+        let free = inner.arena.owner_free(stream.owner) > 0;
+        if free && stream.is_durable() && inner.fence(stream.slot).is_none() {
+            // Without one it takes longer.
+            let _ = self.raise_fence_of(inner, stream);
         }
     }
 

@@ -15,7 +15,7 @@ use super::room::Asker;
 use super::stream::Stream;
 use super::streams::Standing;
 use crate::driver::{DriverError, ErrorKind};
-use crate::pool::{Header, Owner};
+use crate::pool::{Front, Header, Owner};
 use crate::resource::{Error, Result};
 use crate::units::{Address, StreamHandle};
 
@@ -229,6 +229,9 @@ impl DevicePool {
             Ok(fences) => inner.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
             // Being captured, or gone: only a wait for the whole device will tell.
             Err(_) => inner.quarantine.push((start, stream.owner)),
+        }
+        if header.stream() != stream.slot && Front::is_long(header.grains()) {
+            self.hand_back_in_time(&mut inner, stream);
         }
         Ok(())
     }
