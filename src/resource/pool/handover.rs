@@ -29,7 +29,7 @@ impl DevicePool {
     /// before it may have come there since: each has its fence before the other stream runs out of them.
     pub(super) fn hand_back_in_time(&self, inner: &mut Inner, stream: &Stream) {
         inner.handed_over = true;
-        self.give_deferred(inner);
+        Self::give_first_deferred(inner);
         let free = inner.arena.owner_free(stream.owner) > 0;
         if free && stream.is_durable() && inner.fence(stream.slot).is_none() {
             // Without one it takes longer.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
 use super::fence::Fence;
-use super::inner::Inner;
+use super::inner::{Deferred, Inner};
 use super::rounds::Rounds;
 use super::stream::Stream;
 use crate::driver::{Capture, DriverError, ErrorKind};
@@ -116,6 +116,16 @@ impl DevicePool {
             }
             inner.retiring.pop_front();
             inner.arena.unmapped(old);
+        }
+    }
+
+    /// The deferred blocks that came first, as far as their fences have passed: there may be thousands behind them that wait.
+    pub(super) fn give_first_deferred(inner: &mut Inner) {
+        let passed = |block: &&Deferred| block.fences.iter().all(|fence| fence.passed());
+        let done = inner.deferred.iter().take_while(passed).count();
+        for block in inner.deferred.drain(..done).collect::<Vec<_>>() {
+            let epoch = inner.epoch(block.slot);
+            inner.arena.give(block.start, block.owner, epoch);
         }
     }
 
