@@ -202,6 +202,6 @@ class Once(Case):
             "order, books = [], Books()\n"
             "kept = books.add(order.append, 'kept')\n"
             "sys.waiting = books.add(order.append, 'waiting')\n"
-            "books.put_off().__enter__(); sys.waiting()\n"
+            "sys.pause = books.put_off(); sys.pause.__enter__(); sys.waiting(); assert order == []\n"
         )
-        self.assertEqual(self.run_program(text), "['waiting', 'kept']\n")
+        self.assertEqual(self.run_program(text), "['kept', 'waiting']\n")

@@ -290,9 +290,7 @@ impl DevicePool {
     /// Takes a block that a front cache did not keep.
     #[inline(never)]
     pub(super) fn give_back(&self, stream: &Stream, block: Cached, seat: Option<&'static Seat>) {
-        let mut inner = self.inner.enter(seat);
-        let epoch = inner.epoch(stream.slot);
-        inner.arena.give(block.start, stream.owner, epoch);
+        self.inner.enter(seat).give(block.start, stream.slot, stream.owner);
     }
 
     /// Ends a live block's life in the books, if its header still says so.

@@ -13,25 +13,19 @@ use crate::pool::{Cached, Front};
 impl DevicePool {
     /// Takes a long block that another stream was given, in the order of `stream`.
     pub(super) fn hand_back(&self, stream: &Stream, block: Cached) {
-        // Recorded without the lock: the stream's queue may be full.
-        let none_yet = stream.is_durable() && self.inner.lock().fence(stream.slot).is_none();
-        let fence = if none_yet { self.fence_after(stream).ok() } else { None };
         let mut inner = self.inner.lock();
-        inner.handed_over = true;
-        let epoch = inner.epoch(stream.slot);
-        inner.arena.give(block.start, stream.owner, epoch);
-        if let Some(fence) = fence.filter(|_| inner.fence(stream.slot).is_none()) {
-            inner.raised(stream.slot, fence);
-        }
+        inner.give(block.start, stream.slot, stream.owner);
+        self.hand_back_in_time(&mut inner, stream);
     }
 
     /// A long block that another stream was given is on its way to the order of `stream`, as soon as its other uses are over. Those
-    /// before it may have come there since: each has its fence before the other stream runs out of them.
+    /// before it may have come there since: each has its fence before the other stream runs out of them. The event is recorded under the
+    /// lock: what other threads hand to the arena between the event and its epoch would count as covered.
     pub(super) fn hand_back_in_time(&self, inner: &mut Inner, stream: &Stream) {
         inner.handed_over = true;
         Self::give_first_deferred(inner);
-        let free = inner.arena.owner_free(stream.owner) > 0;
-        if free && stream.is_durable() && inner.fence(stream.slot).is_none() {
+        let lacks_fence = inner.arena.owner_free(stream.owner) > 0 && inner.fence(stream.slot).is_none();
+        if lacks_fence && stream.is_durable() && self.is_certainly_not_captured(stream) {
             // Without one it takes longer.
             let _ = self.raise_fence_of(inner, stream);
         }

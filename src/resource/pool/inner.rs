@@ -67,6 +67,13 @@ pub(super) struct Deferred {
     pub fences: Vec<Arc<Fence>>,
 }
 
+impl Deferred {
+    /// Whether all that it waits for is done.
+    pub fn is_over(&self) -> bool {
+        self.fences.iter().all(|fence| fence.passed())
+    }
+}
+
 /// Counted under the lock. Bytes and counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
@@ -123,6 +130,12 @@ impl Inner {
     /// The epoch of a free on this stream now.
     pub fn epoch(&mut self, slot: u16) -> u64 {
         self.order(slot).epoch
+    }
+
+    /// Takes a block into the order of the stream in that slot.
+    pub fn give(&mut self, start: u64, slot: u16, owner: Owner) {
+        let epoch = self.epoch(slot);
+        self.arena.give(start, owner, epoch);
     }
 
     /// A fence was raised behind everything that this stream freed so far.

@@ -222,10 +222,7 @@ impl DevicePool {
             recorded.chain(further).collect::<crate::driver::Result<Vec<_>>>()
         });
         match fences {
-            Ok(fences) if fences.is_empty() => {
-                let epoch = inner.epoch(stream.slot);
-                inner.arena.give(start, stream.owner, epoch);
-            }
+            Ok(fences) if fences.is_empty() => inner.give(start, stream.slot, stream.owner),
             Ok(fences) => inner.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
             // Being captured, or gone: only a wait for the whole device will tell.
             Err(_) => inner.quarantine.push((start, stream.owner)),

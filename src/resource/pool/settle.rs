@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::device::DevicePool;
 use super::fence::Fence;
-use super::inner::{Deferred, Inner};
+use super::inner::Inner;
 use super::rounds::Rounds;
 use super::stream::Stream;
 use crate::driver::{Capture, DriverError, ErrorKind};
@@ -23,12 +23,16 @@ impl DevicePool {
     pub(super) fn settle_quietly(&self, inner: &mut Inner) {
         self.settle_where(inner, |stream| {
             if Self::lives_forever(stream.handle) {
-                // It answers for every stream that synchronises with it.
-                return matches!(self.driver.stream_capture(self.device, stream.handle), Ok(Capture::None));
+                return self.is_certainly_not_captured(stream);
             }
             // Only an event behind all work of the device could cover a bare block.
             stream.is_durable() || stream.hot.enter(None).bare.is_none()
         });
+    }
+
+    /// Whether an event on a living stream breaks no capture. The legacy stream answers for every stream that synchronises with it.
+    pub(super) fn is_certainly_not_captured(&self, stream: &Stream) -> bool {
+        matches!(self.driver.stream_capture(self.device, stream.handle), Ok(Capture::None))
     }
 
     fn settle_where(&self, inner: &mut Inner, may_look: impl Fn(&Stream) -> bool) {
@@ -76,10 +80,8 @@ impl DevicePool {
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
                 None => match own {
                     Some(fences) => self.end_round(inner, stream, fences),
-                    None => match self.fence_after(stream) {
-                        Ok(fence) => inner.raised(stream.slot, fence),
-                        Err(_) => return,
-                    },
+                    None if self.raise_fence_of(inner, stream).is_err() => return,
+                    None => {}
                 },
             }
         }
@@ -121,21 +123,18 @@ impl DevicePool {
 
     /// The deferred blocks that came first, as far as their fences have passed: there may be thousands behind them that wait.
     pub(super) fn give_first_deferred(inner: &mut Inner) {
-        let passed = |block: &&Deferred| block.fences.iter().all(|fence| fence.passed());
-        let done = inner.deferred.iter().take_while(passed).count();
+        let done = inner.deferred.iter().take_while(|block| block.is_over()).count();
         for block in inner.deferred.drain(..done).collect::<Vec<_>>() {
-            let epoch = inner.epoch(block.slot);
-            inner.arena.give(block.start, block.owner, epoch);
+            inner.give(block.start, block.slot, block.owner);
         }
     }
 
     pub(super) fn give_deferred(&self, inner: &mut Inner) {
         let mut waiting = std::mem::take(&mut inner.deferred);
         waiting.retain(|block| {
-            let done = block.fences.iter().all(|fence| fence.passed());
+            let done = block.is_over();
             if done {
-                let epoch = inner.epoch(block.slot);
-                inner.arena.give(block.start, block.owner, epoch);
+                inner.give(block.start, block.slot, block.owner);
             }
             !done
         });
