@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use forebay::driver::Driver;
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::{Driver, ErrorKind};
 use forebay::resource::{Account, Error, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
@@ -109,7 +109,8 @@ fn private_memory_stays_with_its_stream_and_a_captured_current_stream_is_not_ask
     world.pool.free_while(block, Some(other), OURS).unwrap();
 
     let plain = world.malloc(3 * MIB, other);
-    // An event on the default stream would break the capture that may be under way.
+    // An event on the default stream would break the capture of a stream that synchronises with it.
+    world.driver.fail_with(Call::StreamCapture, 1, ErrorKind::Capturing);
     world.pool.free_while(plain, Some(StreamHandle::LEGACY), OURS).unwrap();
     assert_eq!(world.malloc(3 * MIB, other), plain, "it waits for nothing");
     world.pool.free_while(plain, None, OURS).unwrap();

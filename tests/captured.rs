@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use forebay::driver::Driver;
-use forebay::driver::host::{HostDriver, HostOptions};
+use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::{Driver, ErrorKind};
 use forebay::resource::{Error, Options, Pool};
-use forebay::units::DeviceId;
+use forebay::units::{DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;
 const HOME: DeviceId = DeviceId(0);
@@ -65,4 +65,39 @@ fn memory_freed_on_another_stream_of_the_capture_waits_for_its_release() {
     assert_ne!(pool.malloc_also_captured(2 * MIB, 0, one, 2).unwrap(), block, "the other stream may use it later");
     driver.end_capture(HOME, one).unwrap();
     pool.check(0).unwrap();
+}
+
+/// What the driver answers about the legacy stream while a stream that synchronises with it is captured.
+#[test]
+fn no_event_is_recorded_on_the_legacy_stream_while_that_would_break_a_capture() {
+    let mut spared = 0;
+    for question in 1..=8 {
+        let (driver, pool) = pool(Options::default());
+        driver.set_clock(Clock::Manual);
+        let stream = driver.stream_create(HOME).unwrap();
+        let freed = pool.malloc(4 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+        driver.fill(HOME, freed, 1, 4096, StreamHandle::LEGACY).unwrap();
+        pool.free(freed, StreamHandle::LEGACY).unwrap();
+        pool.stream_register(0, stream).unwrap();
+
+        let (asked, recorded) = (driver.calls(Call::StreamCapture), driver.calls(Call::EventRecord));
+        driver.fail_with(Call::StreamCapture, question, ErrorKind::Capturing);
+        let served = pool.malloc(4 * MIB, 0, stream, 0);
+        if driver.calls(Call::StreamCapture) < asked + question {
+            break;
+        }
+        driver.clear_faults();
+        // Others were about the stream that asks.
+        if let Ok(block) = served {
+            assert_eq!(driver.calls(Call::EventRecord), recorded);
+            assert_ne!(block, freed);
+            driver.run_all();
+            pool.malloc(4 * MIB, 0, stream, 0).unwrap();
+            assert!(driver.calls(Call::EventRecord) > recorded, "the next request could look");
+            spared += 1;
+        }
+        driver.run_all();
+        pool.check(0).unwrap();
+    }
+    assert_eq!(spared, 1, "the pool asks once for each request whether it may look at the legacy stream");
 }

@@ -172,7 +172,8 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// [`Capabilities::stream_identity`] holds.
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64>;
 
-    /// Whether the stream is being captured. pre: `stream` is alive.
+    /// Whether the stream is being captured. pre: `stream` is alive. errors: [`ErrorKind::Capturing`] for the legacy stream, which
+    /// never is, while a stream that synchronises with it is: work of its own would then break that capture.
     fn stream_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture>;
 
     /// A new event without timing.

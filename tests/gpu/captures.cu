@@ -1,5 +1,5 @@
 /* A capture that nobody announced is refused by the next request that no cached block serves, and stays valid; whichever
- * context is current where it is asked, and whether the stream was registered.
+ * context is current where it is asked, and whether the stream was registered. Nor does what the legacy stream freed break one.
  *
  *   nvcc -std=c++17 -O2 -Iinclude tests/gpu/captures.cu -o captures -L... -lforebay
  */
@@ -70,6 +70,30 @@ void check(int device, bool registered, const std::string &where, void (*at)(con
   cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
+// While a stream that synchronises with the legacy stream is captured, an event on that one would break the capture.
+void check_legacy(int device) {
+  std::string name = "device " + std::to_string(device) + ", memory of the legacy stream";
+  cuda(cudaSetDevice(device), "cudaSetDevice");
+  cudaStream_t captured, other;
+  cuda(cudaStreamCreate(&captured), "cudaStreamCreate");
+  cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreate");
+  must(ask(device, nullptr) == FOREBAY_STATUS_OK, name + ": freed before the capture");
+  cuda(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  forebay_status during = FOREBAY_STATUS_OK;
+  in_a_thread([&] {
+    cuda(cudaSetDevice(device), "cudaSetDevice");
+    during = ask(device, other);
+  });
+  cudaGraph_t graph = nullptr;
+  cudaError_t ended = cudaStreamEndCapture(captured, &graph);
+  must(during == FOREBAY_STATUS_OK, name + ": another stream is served during it");
+  must(ended == cudaSuccess, name + ": the capture is valid");
+  must(ask(device, other) == FOREBAY_STATUS_OK, name + ": served after it");
+  if (graph) cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  cuda(cudaStreamDestroy(captured), "cudaStreamDestroy");
+  cuda(cudaStreamDestroy(other), "cudaStreamDestroy");
+}
+
 }  // namespace
 
 int main() {
@@ -87,6 +111,7 @@ int main() {
         check(device, registered, "a thread without a context", in_a_thread, device);
         if (count > 1) check(device, registered, "another device's context", here, 1 - device);
       }
+      check_legacy(device);
     }
   }
   std::printf("%d failures\n", failures);

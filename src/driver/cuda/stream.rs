@@ -67,10 +67,6 @@ impl CudaDriver {
     }
 
     pub(super) fn read_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture> {
-        // The legacy stream cannot be captured, and asking about it while another is would be an error.
-        if stream.is_legacy() {
-            return self.device(device).map(|_| Capture::None);
-        }
         let mut status = 0;
         let code = self.about(device, stream, || {
             // SAFETY: writes an integer; the caller vouches that the stream is alive.

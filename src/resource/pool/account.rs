@@ -71,7 +71,7 @@ impl Pool {
         let (account, stream, private) = home.account(at, tag)?;
         if let Some(current) = current.map(StreamHandle::canonical).filter(|&current| !private && current != stream) {
             let noted = self.on_stream(account.device, current, |home, current, _| {
-                if home.fence_disturbs_capture(current)? { Ok(()) } else { home.record_use(current, at) }
+                if home.may_be_captured(current)? { Ok(()) } else { home.record_use(current, at) }
             });
             if let Err(error) = noted {
                 tracing::debug!(device = %home.device, %error, "a free does not wait for the stream that was current");

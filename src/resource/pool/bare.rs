@@ -85,6 +85,7 @@ impl DevicePool {
                 continue;
             }
             hot.bare.cover(mark);
+            hot.has_own_event = true;
             // Where streams cannot be told apart, or no event is behind all work, every free has its own.
             hot.bare.proven = self.capabilities.stream_identity && self.capabilities.device_events;
             return Ok(());
@@ -105,7 +106,9 @@ impl DevicePool {
         if self.routing.load(Ordering::Acquire) != 0 || fences.of(round).raise_behind_everything().is_err() {
             return false;
         }
-        stream.hot.enter(None).bare.cover(mark);
+        let mut hot = stream.hot.enter(None);
+        hot.bare.cover(mark);
+        hot.has_own_event = true;
         true
     }
 }

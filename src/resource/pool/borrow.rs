@@ -56,23 +56,26 @@ impl DevicePool {
         let lent = inner.arena.lend(lender.owner, to.owner, covered, epoch, grains, whole);
         inner.figures.waits += 1;
         inner.growth.waited();
-        if !whole && lender.is_durable() && !inner.arena.has_up_to(lender.owner, covered, grains) {
+        if !whole && !inner.arena.has_up_to(lender.owner, covered, grains) {
             // The next to ask waits for what the lender has now, not for what it gets until then. It can do without.
-            let _ = self.raise_fence_of(inner, lender);
+            let _ = self.raise_next(inner, lender);
         }
         tracing::debug!(device = %self.device, from = %lender.handle, to = %to.handle, bytes = lent * GRAIN, "memory lent");
         Ok(lent > 0)
     }
 
-    /// A fence behind all that a durable stream has now, and the epoch that it covers. Where blocks are handed over, what it covers is
-    /// kept apart from what is freed later.
+    /// A fence behind all that a stream has now, if that can be.
+    pub(super) fn raise_next(&self, inner: &mut Inner, stream: &Stream) -> bool {
+        match stream.own_fences() {
+            Some(rounds) => inner.end_round(stream, rounds),
+            None => self.raise_fence_of(inner, stream).is_ok(),
+        }
+    }
+
+    /// The same for a durable stream, and the epoch that it covers.
     pub(super) fn raise_fence_of(&self, inner: &mut Inner, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
         let fence = self.fence_after(stream)?;
-        let epoch = inner.epoch(stream.slot);
-        inner.raised(stream.slot, Arc::clone(&fence));
-        if inner.handed_over {
-            inner.arena.seal(stream.owner, epoch);
-        }
+        let epoch = inner.raised_for_others(stream, Arc::clone(&fence));
         Ok((fence, epoch))
     }
 }

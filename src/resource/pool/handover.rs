@@ -25,7 +25,7 @@ impl DevicePool {
         inner.handed_over = true;
         Self::give_first_deferred(inner);
         let lacks_fence = inner.arena.owner_free(stream.owner) > 0 && inner.fence(stream.slot).is_none();
-        if lacks_fence && stream.is_durable() && self.is_certainly_not_captured(stream) {
+        if lacks_fence && stream.is_durable() {
             // Without one it takes longer.
             let _ = self.raise_fence_of(inner, stream);
         }

@@ -145,6 +145,17 @@ impl Inner {
         order.epoch += 1;
     }
 
+    /// The same because somebody else wants that memory, and the epoch that the fence covers. Where blocks are handed over, what it covers
+    /// is kept apart from what is freed later.
+    pub fn raised_for_others(&mut self, stream: &Stream, fence: Arc<Fence>) -> u64 {
+        let epoch = self.epoch(stream.slot);
+        self.raised(stream.slot, fence);
+        if self.handed_over {
+            self.arena.seal(stream.owner, epoch);
+        }
+        epoch
+    }
+
     /// The newest fence of this stream, and the epoch it covers.
     pub fn fence(&mut self, slot: u16) -> Option<(Arc<Fence>, u64)> {
         self.order(slot).fence.clone()

@@ -236,7 +236,7 @@ impl DevicePool {
     /// A fence behind all work of a stream that was recorded as a user.
     fn fence_for_user(&self, user: &Stream) -> crate::driver::Result<Arc<Fence>> {
         let why = match self.standing(user) {
-            Standing::Current => return Fence::after(&self.events, user.handle),
+            Standing::Current => return self.fence_after(user),
             Standing::Captured => format!("stream {} is being captured", user.handle),
             // On this thread the handle names another stream: an event on it would stand for that one's work.
             Standing::Stale => format!("stream {} is another thread's", user.handle),

@@ -5,15 +5,15 @@
 //! somebody wants the stream's memory the next round begins, which moves the other. The first stands still then, until it has passed.
 //!
 //! Invariants, which let the epochs of the arena do the rest:
-//! - A round ends under the arena's lock and the stream's, and only once what the round before covered is done.
+//! - A round ends under the arena's lock and the stream's, and only once what the round before covered is done, or behind an event
+//!   of its own: that one is later in the same stream, so nobody has to look at the one before it any more.
 //! - An event counts only if its round was still on when it had been recorded.
 //!
-//! What is handed to the arena before a round ends has its event from that round, or from one that is done, though it may have
+//! What is handed to the arena before a round ends has its event from that round or from one before, though it may have
 //! been on its way for long. So it is done when that round's fence has passed; and all that was ever freed is when both have.
 
 use std::sync::Arc;
 
-use super::device::DevicePool;
 use super::fence::{Events, Fence};
 use super::inner::Inner;
 use super::stream::Stream;
@@ -53,15 +53,20 @@ impl Rounds {
     }
 }
 
-impl DevicePool {
-    /// What a stream that was not registered freed up to now has its fence, which no later free moves. pre: the fence before
-    /// that, if any, has passed, and no block is bare.
-    pub(super) fn end_round(&self, inner: &mut Inner, stream: &Stream, rounds: &Rounds) {
+impl Inner {
+    /// What a stream that was not registered freed up to now has its fence, which no later free moves, if that can be.
+    pub fn end_round(&mut self, stream: &Stream, rounds: &Rounds) -> bool {
+        let is_pending = self.fence(stream.slot).is_some();
         let round = {
             let mut hot = stream.hot.enter(None);
+            if !hot.bare.is_none() || is_pending && !hot.has_own_event {
+                return false;
+            }
+            hot.has_own_event = false;
             hot.round += 1;
             hot.round - 1
         };
-        inner.raised(stream.slot, Arc::clone(rounds.of(round)));
+        self.raised_for_others(stream, Arc::clone(rounds.of(round)));
+        true
     }
 }

@@ -18,21 +18,10 @@ impl DevicePool {
         self.settle_where(inner, |stream| asker.is_none_or(|asker| asker.slot != stream.slot));
     }
 
-    /// The same from a thread of the pool's own, at a moment that no user chose: what could break a capture that nobody
-    /// announced is left for later.
+    /// The same from a thread of the pool's own, at a moment that no user chose.
     pub(super) fn settle_quietly(&self, inner: &mut Inner) {
-        self.settle_where(inner, |stream| {
-            if Self::lives_forever(stream.handle) {
-                return self.is_certainly_not_captured(stream);
-            }
-            // Only an event behind all work of the device could cover a bare block.
-            stream.is_durable() || stream.hot.enter(None).bare.is_none()
-        });
-    }
-
-    /// Whether an event on a living stream breaks no capture. The legacy stream answers for every stream that synchronises with it.
-    pub(super) fn is_certainly_not_captured(&self, stream: &Stream) -> bool {
-        matches!(self.driver.stream_capture(self.device, stream.handle), Ok(Capture::None))
+        // Only an event behind all work of the device could cover a bare block, and that could break a capture.
+        self.settle_where(inner, |stream| stream.is_durable() || stream.hot.enter(None).bare.is_none());
     }
 
     fn settle_where(&self, inner: &mut Inner, may_look: impl Fn(&Stream) -> bool) {
@@ -78,31 +67,28 @@ impl DevicePool {
                     return;
                 }
                 None if inner.arena.owner_free(stream.owner) == 0 => return,
-                None => match own {
-                    Some(fences) => self.end_round(inner, stream, fences),
-                    None if self.raise_fence_of(inner, stream).is_err() => return,
-                    None => {}
-                },
+                None if !self.raise_next(inner, stream) => return,
+                None => {}
             }
         }
     }
 
     /// A fence behind all work of a durable stream that is not asking itself, unless that could break a capture.
     pub(super) fn fence_after(&self, stream: &Stream) -> crate::driver::Result<Arc<Fence>> {
-        if self.fence_disturbs_capture(stream)? {
+        if self.may_be_captured(stream)? {
             let why = format!("no event can be recorded on stream {} during a capture", stream.handle);
             return Err(DriverError::new(ErrorKind::Capturing, "event record", why));
         }
         Fence::after(&self.events, stream.handle)
     }
 
-    /// Whether an event on a living stream would break a capture, or become a part of one.
-    pub(super) fn fence_disturbs_capture(&self, stream: &Stream) -> crate::driver::Result<bool> {
-        if Self::lives_forever(stream.handle) {
-            // An event on the legacy stream breaks the capture of any stream that synchronises with it.
-            return Ok(self.routing.load(Ordering::Acquire) != 0);
+    /// Whether an event on a living stream could break a capture, or become a part of one. The legacy stream answers for every
+    /// stream that synchronises with it.
+    pub(super) fn may_be_captured(&self, stream: &Stream) -> crate::driver::Result<bool> {
+        match self.driver.stream_capture(self.device, stream.handle) {
+            Err(error) if error.kind == ErrorKind::Capturing => Ok(true),
+            answer => Ok(answer? != Capture::None),
         }
-        Ok(self.driver.stream_capture(self.device, stream.handle)? != Capture::None)
     }
 
     /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.

@@ -61,6 +61,8 @@ pub(super) struct Hot {
     pub bare: Bare,
     /// Likewise: which of its fences a free moves.
     pub round: Round,
+    /// Whether an event was recorded in this round.
+    pub has_own_event: bool,
 }
 
 /// One stream's share of the figures. Bytes.
@@ -118,6 +120,7 @@ impl Stream {
                 counts: Counts::default(),
                 bare: Bare::default(),
                 round: 0,
+                has_own_event: false,
             }),
             live: AtomicU64::new(0),
             mark: AtomicU64::new(0),
