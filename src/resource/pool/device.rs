@@ -295,17 +295,23 @@ impl DevicePool {
 
     /// Ends a live block's life in the books, if its header still says so.
     fn take_from(&self, stream: &Stream, start: u64, header: Header) -> bool {
-        if header.stream() != stream.slot {
-            let ours = self.change_header(start, header, header.cached());
-            if ours {
-                self.credit(header);
-            }
-            return ours;
+        if header.stream() == stream.slot { self.take_charged(stream, start, header) } else { self.take(start, header) }
+    }
+
+    /// The same where the stream that the block is charged to has to be looked up.
+    pub(super) fn take(&self, start: u64, header: Header) -> bool {
+        let streams = self.streams.read();
+        match streams.slots.get(header.stream() as usize).and_then(Option::as_ref) {
+            Some(charged) => self.take_charged(charged, start, header),
+            None => self.table.swap(start, header, header.cached()),
         }
-        let mut hot = stream.hot.enter(None);
+    }
+
+    fn take_charged(&self, charged: &Stream, start: u64, header: Header) -> bool {
+        let mut hot = charged.hot.enter(None);
         let ours = self.table.swap(start, header, header.cached());
         if ours {
-            stream.credit(&mut hot, header.grains(), header.tag());
+            charged.credit(&mut hot, header.grains(), header.tag());
         }
         ours
     }
@@ -352,14 +358,6 @@ impl DevicePool {
         match &stream.fences {
             Some(fences) if !self.capabilities.stream_identity => fences.hold_back(stream.handle),
             _ => Ok(()),
-        }
-    }
-
-    /// Books a block as freed with the stream it is charged to.
-    pub(super) fn credit(&self, header: Header) {
-        let streams = self.streams.read();
-        if let Some(Some(stream)) = streams.slots.get(header.stream() as usize) {
-            stream.credit(&mut stream.hot.enter(None), header.grains(), header.tag());
         }
     }
 

@@ -191,13 +191,12 @@ impl DevicePool {
     #[cold]
     pub(super) fn free_special(&self, stream: &Arc<Stream>, start: u64, header: Header, how: Freeing) -> Result<()> {
         let mut inner = self.inner.lock();
-        if !self.change_header(start, header, header.cached()) {
+        if !self.take(start, header) {
             drop(inner);
             // Another thread freed the block, or recorded a use of it.
             let (start, header) = self.find_live(self.address(start))?;
             return self.free_special(stream, start, header, how);
         }
-        self.credit(header);
         for withdraw in inner.exports.remove(&start).unwrap_or_default() {
             withdraw();
         }

@@ -15,6 +15,13 @@ from common import forebay
 DEFAULT = ["numba.cuda.tests.cudadrv", "numba.cuda.tests.cudapy.test_ipc", "numba.cuda.tests.cudapy.test_cuda_array_interface"]
 #: Seconds for one manager's run. Everything takes longer.
 LIMIT = int(os.environ.get("NUMBA_SUITE_SECONDS", "280"))
+#: Tests that fail with any pool that cuts its memory, by the ends of their names, and why.
+RANGE = "sets as much memory as `cuMemGetAddressRange` names, from the array on: in a pool that is the whole mapping the array lies in"
+NOT_OURS = {
+    "TestHostAlloc.test_host_alloc_mapped": RANGE,
+    "TestHostAlloc.test_host_alloc_pinned": RANGE,
+    "TestIpcMemory.test_ipc_handle": "hands the driver's own 64 bytes of IPC to another process, which pool memory does not have",
+}
 MANAGERS = {"own": "default", "forebay": "forebay.numba"}
 SHIM = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
 # Not through `unittest discover`: a module that cannot be imported is one failure and not the end.
@@ -65,9 +72,13 @@ def main():
     for test in sorted({*own, *ours}):
         if own.get(test) != ours.get(test):
             print(f"  {test}: own {own.get(test)}, forebay {ours.get(test)}")
-    worse = [test for test, outcome in own.items() if outcome == "ok" and ours.get(test) not in ("ok", "skipped")]
+    lost = [test for test, outcome in own.items() if outcome == "ok" and ours.get(test) not in ("ok", "skipped")]
+    known = {test: why for test in lost for name, why in NOT_OURS.items() if test.endswith(f".{name})")}
+    worse = [test for test in lost if test not in known]
+    for test, why in known.items():
+        print(f"  not ours: {test}: {why}")
     count = {who: sum(outcome == "ok" for outcome in result.values()) for who, result in results.items()}
-    print(f"pass with Numba's own: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(worse)}")
+    print(f"pass with Numba's own: {count['own']}, with forebay: {count['forebay']}; there and not here: {len(lost)}, {len(worse)} WORSE")
     if not count["own"]:
         print(f"nothing passes with Numba's own manager, so nothing was shown:\n{said['own'][-2000:]}")
     return bool(worse) or not count["own"]
