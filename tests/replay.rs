@@ -100,6 +100,21 @@ fn json_has_exactly_the_documented_keys_and_true_figures() {
 }
 
 #[test]
+fn with_work_that_is_late_streams_wait_for_each_other() {
+    let of = |command: &mut Command| {
+        let all = figures(command.args(["--json", "--work"]).arg(small()));
+        let number = |key: &str| all[0][key].as_f64().unwrap_or_else(|| panic!("{key} is {}", all[0][key]));
+        (number("waits"), number("ratio"))
+    };
+    let (waits, at_once) = of(&mut replay());
+    assert!((waits, at_once) < (1.0, 1.05), "all work is done at once: {waits} waits, {at_once}");
+    let (waits, late) = of(replay().env("FOREBAY_HOST_LATE", "1000"));
+    assert!(waits > 0.0 && late < 1.06, "{waits} waits, {late}");
+    let text = refusal(replay().env("FOREBAY_HOST_LATE", "soon").arg(small()), 1);
+    assert!(text.contains("FOREBAY_HOST_LATE=\"soon\""), "{text}");
+}
+
+#[test]
 fn peaks_are_those_of_the_trace() {
     // 512 + 4096 bytes live, then 4096 + 1024: a block counts in whole grains of 512.
     let path = written("peaks", "# op,id,bytes,stream\na,1,1,0\na,2,4096,5\nf,1,1,0\na,3,1000,9\nf,2\n\n");

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 pub const HELP: &str = "\
 Replays allocation traces through Forebay's C ABI and prints what they cost.
 
-Usage: replay [--json] [--limit BYTES] TRACE.csv[.gz] ...
+Usage: replay [--json] [--limit BYTES] [--work] TRACE.csv[.gz] ...
 
   --json          one JSON object a line for each trace, instead of a table
   --limit BYTES   the most physical memory the pool may hold: bytes, or with K, M, G or T for powers of 1024, like 8G
+  --work          with every operation, a little work is queued on its stream: what another stream freed comes back only
+                  once that is done. The times then have the work in them
   -h, --help      this text
 
 A trace has one operation a line, after an optional first line that begins with #:
@@ -20,7 +22,8 @@ A trace has one operation a line, after an optional first line that begins with 
 Stream 0 is the default stream; every other number gets a stream of its own. What is live at the end is freed.
 
 FOREBAY_DRIVER=host replays without a GPU and prices the driver calls as an H200 charges for them; unset or cuda
-uses device 0. Each trace gets a fresh pool. FOREBAY_LIMIT and the other variables of the library count as always.
+uses device 0. The host driver works at once, or with FOREBAY_HOST_LATE=N when N more items were queued, as a GPU that is
+behind: with --work that shows what streams cost each other. Each trace gets a fresh pool. FOREBAY_LIMIT and the other variables of the library count as always.
 
 Exit status: 0; 1 if a trace could not be read or replayed; 2 if the command line is wrong.
 ";
@@ -36,12 +39,13 @@ pub enum Request {
 pub struct Arguments {
     pub json: bool,
     pub limit: Option<u64>,
+    pub work: bool,
     pub files: Vec<PathBuf>,
 }
 
 /// The error is a sentence for the user.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
-    let mut arguments = Arguments { json: false, limit: None, files: Vec::new() };
+    let mut arguments = Arguments { json: false, limit: None, work: false, files: Vec::new() };
     let mut words = words.peekable();
     let mut options = true;
     while let Some(word) = words.next() {
@@ -49,6 +53,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
             Some("--") if options => options = false,
             Some("-h" | "--help") if options => return Ok(Request::Help),
             Some("--json") if options => arguments.json = true,
+            Some("--work") if options => arguments.work = true,
             Some("--limit") if options => {
                 let value = words.next().ok_or("--limit needs a number of bytes after it, like 8G")?;
                 arguments.limit = Some(limit(&value.to_string_lossy())?);
@@ -57,7 +62,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
                 arguments.limit = Some(limit(&text["--limit=".len()..])?);
             }
             Some(text) if options && text.starts_with('-') && text.len() > 1 => {
-                return Err(format!("there is no option {text}: --json, --limit BYTES and --help are options"));
+                return Err(format!("there is no option {text}: --json, --limit BYTES, --work and --help are options"));
             }
             _ => arguments.files.push(word.into()),
         }

@@ -71,7 +71,7 @@ fn replay_all(arguments: &Arguments) -> Result<(), Failure> {
     let mut failure = None;
     for trace in &traces {
         bar.set_message(trace.name.clone());
-        match run::replay(trace, arguments.limit, |operations| bar.inc(operations)) {
+        match run::replay(trace, arguments, |operations| bar.inc(operations)) {
             Ok(outcome) => outcomes.push(outcome),
             Err(text) => {
                 failure = Some(text);

@@ -10,7 +10,7 @@ use forebay::abi::pool::{
 };
 use forebay::abi::stats::{FOREBAY_STATS_VERSION, ForebayStats, forebay_check, forebay_get_stats};
 use forebay::abi::status::{ForebayStatus, forebay_last_error_message};
-use forebay::abi::streams::{forebay_stream_create, forebay_stream_destroy};
+use forebay::abi::streams::{forebay_fill, forebay_stream_create, forebay_stream_destroy};
 
 pub type Pointer = *mut c_void;
 
@@ -75,6 +75,12 @@ impl Pool {
         // SAFETY: pool and stream live.
         let status = unsafe { forebay_free(self.pool, block, stream) };
         if status == ForebayStatus::Ok { Ok(()) } else { done(status) }
+    }
+
+    /// Queues work with a block: sets its first byte. NULL, what a request for nothing gets, is left alone.
+    pub fn touch(&self, block: Pointer, stream: Pointer) -> Result<(), String> {
+        // SAFETY: pool and stream live, and so does the block; its memory is another's only behind what is queued here.
+        done(unsafe { forebay_fill(self.pool, DEVICE, block, 1, u64::from(!block.is_null()), stream) })
     }
 
     pub fn stats(&self) -> Result<ForebayStats, String> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use forebay::abi::memory::forebay_block_size_for;
 
+use crate::arguments::Arguments;
 use crate::pool::{Pointer, Pool};
 use crate::trace::{Operation, Trace};
 
@@ -32,9 +33,9 @@ const TIMED_AT_ONCE: usize = 8192;
 const GRAIN: u64 = 512;
 
 /// Replays a trace in a fresh pool. `progress` is told of operations done.
-pub fn replay(trace: &Trace, limit: Option<u64>, progress: impl Fn(u64)) -> Result<Outcome, String> {
+pub fn replay(trace: &Trace, arguments: &Arguments, progress: impl Fn(u64)) -> Result<Outcome, String> {
     let named = |text: String| format!("{}: {text}", trace.name);
-    let mut pool = Pool::new(limit).map_err(named)?;
+    let mut pool = Pool::new(arguments.limit).map_err(named)?;
     let streams: Result<Vec<Pointer>, String> = trace.streams.iter().map(|&number| pool.stream(number)).collect();
     let streams = streams.map_err(named)?;
     // Opens the device, so that the first operation does not pay for it.
@@ -46,17 +47,17 @@ pub fn replay(trace: &Trace, limit: Option<u64>, progress: impl Fn(u64)) -> Resu
     for part in trace.operations.chunks(TIMED_AT_ONCE) {
         let start = Instant::now();
         for operation in part {
-            match *operation {
-                Operation::Allocate { bytes, stream } => match pool.malloc(bytes, streams[stream]) {
-                    Ok(address) => addresses.push(address),
-                    Err(why) => return Err(refused(trace, at, &why)),
-                },
+            let done = match *operation {
+                Operation::Allocate { bytes, stream } => pool.malloc(bytes, streams[stream]).and_then(|address| {
+                    addresses.push(address);
+                    if arguments.work { pool.touch(address, streams[stream]) } else { Ok(()) }
+                }),
                 Operation::Free { block, stream } => {
-                    if let Err(why) = pool.free(addresses[block], streams[stream]) {
-                        return Err(refused(trace, at, &why));
-                    }
+                    let touched = if arguments.work { pool.touch(addresses[block], streams[stream]) } else { Ok(()) };
+                    touched.and_then(|()| pool.free(addresses[block], streams[stream]))
                 }
-            }
+            };
+            done.map_err(|why| refused(trace, at, &why))?;
             at += 1;
         }
         spent += start.elapsed();

@@ -148,6 +148,42 @@ fn the_clock_can_be_switched() {
 }
 
 #[test]
+fn late_work_runs_when_so_much_more_was_queued_or_the_host_waits() {
+    let driver = driver(Clock::Late(3));
+    let [first, second] = [(); 2].map(|()| driver.stream_create(DEVICE).unwrap());
+    let log = Arc::default();
+    let event = driver.event_create(DEVICE).unwrap();
+    driver.host_call(DEVICE, first, note(&log, 1)).unwrap();
+    driver.event_record(DEVICE, event, first).unwrap();
+    driver.stream_wait(DEVICE, second, event).unwrap();
+    assert!(log.lock().is_empty());
+    driver.host_call(DEVICE, second, note(&log, 2)).unwrap();
+    assert_eq!(*log.lock(), [1], "one of four, whatever the stream");
+    assert!(!driver.event_passed(DEVICE, event).unwrap());
+    driver.host_call(DEVICE, first, note(&log, 3)).unwrap();
+    assert!(driver.event_passed(DEVICE, event).unwrap());
+
+    driver.stream_synchronize(DEVICE, second).unwrap();
+    assert_eq!(*log.lock(), [1, 2], "and no other stream");
+    driver.host_call(DEVICE, second, note(&log, 4)).unwrap();
+    driver.host_call(DEVICE, second, note(&log, 5)).unwrap();
+    assert_eq!(*log.lock(), [1, 2], "the third is the third last");
+    driver.host_call(DEVICE, second, note(&log, 6)).unwrap();
+    assert_eq!(*log.lock(), [1, 2, 3]);
+
+    // What was queued under another clock runs before what comes after it.
+    driver.set_clock(Clock::Manual);
+    driver.host_call(DEVICE, second, note(&log, 7)).unwrap();
+    driver.set_clock(Clock::Late(1));
+    driver.host_call(DEVICE, second, note(&log, 8)).unwrap();
+    driver.host_call(DEVICE, second, note(&log, 9)).unwrap();
+    assert_eq!(*log.lock(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    driver.stream_destroy(DEVICE, second).unwrap();
+    driver.synchronize(DEVICE).unwrap();
+    assert_eq!(*log.lock(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
 fn work_runs_beside_other_threads_and_is_waited_for() {
     let driver = driver(Clock::Immediate);
     let stream = driver.stream_create(DEVICE).unwrap();

@@ -22,10 +22,11 @@ impl HostDriver {
         self.enqueue(Call::Fill, device, stream, Work::Run(call))
     }
 
-    /// Changes the clock. To [`Clock::Immediate`]: what is queued and can run runs now.
+    /// Changes the clock. To [`Clock::Immediate`]: what is queued and can run runs now. To [`Clock::Late`]: what was queued before
+    /// waits to be stepped, or for the host to wait for it or for what comes after it.
     pub fn set_clock(&self, clock: Clock) {
         let mut streams = self.streams.lock();
-        streams.clock = clock;
+        streams.set_clock(clock);
         self.pump(streams);
     }
 
@@ -103,11 +104,9 @@ impl HostDriver {
         Ok(())
     }
 
-    /// With the immediate clock, runs what can run. Takes the lock, to give it up while work runs.
+    /// Runs what is due by the clock. Takes the lock, to give it up while work runs.
     pub(super) fn pump<'a>(&'a self, mut streams: MutexGuard<'a, Streams>) {
-        while streams.clock == Clock::Immediate
-            && let Some((identity, work)) = streams.take_any()
-        {
+        while let Some((identity, work)) = streams.take_due() {
             drop(streams);
             self.run(identity, work);
             streams = self.streams.lock();

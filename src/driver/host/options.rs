@@ -5,6 +5,7 @@ use crate::units::Human;
 
 const CAPACITY: &str = "FOREBAY_HOST_CAPACITY";
 const DEVICES: &str = "FOREBAY_HOST_DEVICES";
+const LATE: &str = "FOREBAY_HOST_LATE";
 
 /// Access is one bit for each device.
 const MOST_DEVICES: u32 = 64;
@@ -16,6 +17,9 @@ pub enum Clock {
     Immediate,
     /// When stepped, or when the host waits for it.
     Manual,
+    /// When so many more items were queued, on any stream of any device, or when the host waits for it: as on a GPU that is
+    /// that far behind its program.
+    Late(u32),
 }
 
 /// What the devices of a [`HostDriver`](super::HostDriver) are like.
@@ -92,14 +96,15 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// The defaults, with `FOREBAY_HOST_CAPACITY` (bytes, or with K, M, G or T) and `FOREBAY_HOST_DEVICES`.
+    /// The defaults, with `FOREBAY_HOST_CAPACITY` (bytes, or with K, M, G or T), `FOREBAY_HOST_DEVICES` and `FOREBAY_HOST_LATE`
+    /// (the items of [`Clock::Late`], or 0).
     /// errors: [`ErrorKind::Invalid`] for values that do not fit, which it names.
     pub fn from_environment() -> Result<Self> {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        Self::from_text(read(CAPACITY).as_deref(), read(DEVICES).as_deref())
+        Self::from_text(read(CAPACITY).as_deref(), read(DEVICES).as_deref(), read(LATE).as_deref())
     }
 
-    fn from_text(capacity: Option<&str>, devices: Option<&str>) -> Result<Self> {
+    fn from_text(capacity: Option<&str>, devices: Option<&str>, late: Option<&str>) -> Result<Self> {
         let mut options = Self::default();
         if let Some(text) = capacity {
             options.capacity = parse_bytes(text).filter(|&bytes| bytes >= options.granularity).ok_or_else(|| {
@@ -115,6 +120,12 @@ impl HostOptions {
                 text.trim().parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count)).ok_or_else(|| {
                     invalid(format!("{DEVICES}={text:?} is not a number of devices: 1 to {MOST_DEVICES}"))
                 })?;
+        }
+        if let Some(text) = late {
+            let items = text.trim().parse().map_err(|_| {
+                invalid(format!("{LATE}={text:?} is not a number of items of work: 0 to {}, 0 for at once", u32::MAX))
+            })?;
+            options.clock = if items == 0 { Clock::Immediate } else { Clock::Late(items) };
         }
         Ok(options)
     }
@@ -168,16 +179,20 @@ mod tests {
 
     #[test]
     fn a_bad_value_is_named_with_its_variable_and_what_is_allowed() {
-        let options = HostOptions::from_text(Some("64M"), Some("3")).unwrap();
-        assert_eq!((options.capacity, options.devices), (64 << 20, 3));
-        assert_eq!(HostOptions::from_text(None, None).unwrap(), HostOptions::default());
-        for (capacity, devices, variable, value) in [
-            (Some("lots"), None, CAPACITY, "lots"),
-            (Some("1K"), None, CAPACITY, "1K"),
-            (None, Some("0"), DEVICES, "0"),
-            (None, Some("65"), DEVICES, "65"),
+        let options = HostOptions::from_text(Some("64M"), Some("3"), Some("100")).unwrap();
+        assert_eq!((options.capacity, options.devices, options.clock), (64 << 20, 3, Clock::Late(100)));
+        for late in [None, Some("0")] {
+            assert_eq!(HostOptions::from_text(None, None, late).unwrap(), HostOptions::default());
+        }
+        for (capacity, devices, late, variable, value) in [
+            (Some("lots"), None, None, CAPACITY, "lots"),
+            (Some("1K"), None, None, CAPACITY, "1K"),
+            (None, Some("0"), None, DEVICES, "0"),
+            (None, Some("65"), None, DEVICES, "65"),
+            (None, None, Some("soon"), LATE, "soon"),
+            (None, None, Some("-1"), LATE, "-1"),
         ] {
-            let error = HostOptions::from_text(capacity, devices).unwrap_err();
+            let error = HostOptions::from_text(capacity, devices, late).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Invalid);
             assert!(error.detail.contains(&format!("{variable}={value:?}")), "{error}");
         }

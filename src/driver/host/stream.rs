@@ -114,7 +114,7 @@ pub(super) enum Obstacle {
 
 /// All streams and events of all devices.
 pub(super) struct Streams {
-    pub(super) clock: Clock,
+    clock: Clock,
     streams: BTreeMap<u64, Stream>,
     created: HashMap<u64, u64>,
     free_handles: BTreeSet<u64>,
@@ -126,6 +126,8 @@ pub(super) struct Streams {
     next_capture: u64,
     /// Items queued and not yet taken, on all streams.
     pending: usize,
+    /// With [`Clock::Late`]: what was queued last, oldest first.
+    latest: VecDeque<Mark>,
     pub(super) dead_uses: u64,
 }
 
@@ -144,6 +146,7 @@ impl Streams {
             next_event: 1,
             next_capture: 1,
             pending: 0,
+            latest: VecDeque::new(),
             dead_uses: 0,
         }
     }
@@ -231,6 +234,11 @@ impl Streams {
 
     // ---- queues ----------------------------------------------------------------------------------------
 
+    pub(super) fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.latest.clear();
+    }
+
     /// Puts work on a stream. A stream under capture only counts it: it would go into a graph.
     pub(super) fn push(&mut self, identity: u64, work: Work) -> Mark {
         let ready = self.clock == Clock::Immediate
@@ -247,13 +255,17 @@ impl Streams {
             return Mark { stream: identity, number: stream.submitted };
         }
         stream.submitted += 1;
+        let mark = Mark { stream: identity, number: stream.submitted };
         if ready && stream.queue.is_empty() && stream.runner.is_none() {
             stream.done += 1;
         } else {
             stream.queue.push_back(work);
             self.pending += 1;
+            if matches!(self.clock, Clock::Late(_)) {
+                self.latest.push_back(mark);
+            }
         }
-        Mark { stream: identity, number: stream.submitted }
+        mark
     }
 
     fn passed(&self, mark: Mark) -> bool {
@@ -284,6 +296,28 @@ impl Streams {
         stream.runner = Some(thread::current().id());
         self.pending -= 1;
         stream.queue.pop_front()
+    }
+
+    /// The next item to run by the clock, if it can run now.
+    pub(super) fn take_due(&mut self) -> Option<(u64, Work)> {
+        match self.clock {
+            Clock::Immediate => self.take_any(),
+            Clock::Manual => None,
+            Clock::Late(items) => self.take_late(items as usize),
+        }
+    }
+
+    fn take_late(&mut self, items: usize) -> Option<(u64, Work)> {
+        while self.latest.len() > items {
+            let mark = *self.latest.front()?;
+            match self.obstacle(mark) {
+                Obstacle::None => self.latest.pop_front(),
+                Obstacle::Item(identity, work) => return Some((identity, work)),
+                // Whoever runs it goes on from there.
+                Obstacle::Running | Obstacle::Ourselves => return None,
+            };
+        }
+        None
     }
 
     /// Any item that can run now.
