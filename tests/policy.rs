@@ -131,6 +131,27 @@ fn a_stream_that_is_made_to_wait_does_so_for_the_oldest_work_that_will_do() {
     }
 }
 
+#[test]
+fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it() {
+    for (freed, waits, held) in [(200 * MIB, 1, 1400 * MIB), (8 * MIB, 0, 1408 * MIB)] {
+        let host = HostOptions { capacity: 64 << 30, clock: Clock::Manual, ..HostOptions::default() };
+        let driver = Arc::new(HostDriver::new(host).unwrap());
+        let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+        let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
+        pool.malloc(800 * MIB, 0, asker, 0).unwrap();
+        let pending = pool.malloc(freed, 0, other, 0).unwrap();
+        driver.fill(HOME, pending, 1, 4096, other).unwrap();
+        pool.free(pending, other).unwrap();
+        // Neither of the two has as much as is asked for.
+        let block = pool.malloc(600 * MIB, 0, asker, 0).unwrap();
+        driver.fill(HOME, block, 2, 600 * MIB, asker).unwrap();
+        let stats = pool.stats(0).unwrap();
+        assert_eq!((stats.waits, stats.physical_peak), (waits, held), "{} MiB", freed / MIB);
+        pool.check(0).unwrap();
+        driver.run_all();
+    }
+}
+
 /// Random sizes as fast as they come: more would be moved than there is time for.
 fn random_sizes(pool: &Pool, seed: u64, steps: u32) {
     let mut state = seed;

@@ -21,6 +21,10 @@ use crate::units::{Address, GRAIN};
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.
 const FREE_GROWTH: u64 = 128;
 
+/// Other streams' memory is worth a wait where it serves the request, or is one part in so many of what the pool would hold: what is
+/// left with them when the pool grows stays on top of what is live.
+const WORTH_A_WAIT: u64 = 64;
+
 /// Where a stream was asked for so many blocks, the pool is in use.
 const IN_USE: u64 = 8192;
 
@@ -133,7 +137,8 @@ impl DevicePool {
                 && !self.options.grow_first
                 && held + new_bytes > self.backing.total / FREE_GROWTH
                 && !inner.growth.may_spare_a_wait(held + new_bytes);
-            if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, new_bytes) {
+            let worth = new_bytes.min((held + new_bytes) / WORTH_A_WAIT);
+            if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, worth) {
                 continue;
             }
             if over > 0 && plan.new_pages() > 0 {
