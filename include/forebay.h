@@ -592,7 +592,7 @@ typedef struct forebay_stats {
   uint64_t live_by_framework[8];
   // Streams known.
   uint64_t streams;
-  // Driver calls made, where the driver counts them (the host driver does).
+  // Driver calls made by all pools of the process, where the driver counts them (the host driver does).
   uint64_t driver_calls;
   // What they would have cost on the GPU they are priced from, in nanoseconds.
   uint64_t driver_ns;

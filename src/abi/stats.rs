@@ -56,7 +56,7 @@ pub struct ForebayStats {
     pub live_by_framework: [u64; 8],
     /// Streams known.
     pub streams: u64,
-    /// Driver calls made, where the driver counts them (the host driver does).
+    /// Driver calls made by all pools of the process, where the driver counts them (the host driver does).
     pub driver_calls: u64,
     /// What they would have cost on the GPU they are priced from, in nanoseconds.
     pub driver_ns: u64,

@@ -1,9 +1,12 @@
 //! Choosing and opening a driver. The choice is the user's: there is no silent way from one to the other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::cuda::CudaDriver;
 use super::host::{HostDriver, HostOptions};
+use super::process::is_forked;
 use super::{Driver, DriverError, ErrorKind, Result};
 
 /// The variable that chooses the driver.
@@ -41,15 +44,31 @@ impl Choice {
     }
 }
 
-/// Opens the chosen driver. The host driver takes its size from the environment, see
-/// [`HostOptions::from_environment`].
+/// Opens the chosen driver. The host driver takes its size from the environment, see [`HostOptions::from_environment`], when the
+/// first asks for it; while anybody has it, it is the same for all: what they share on a GPU, memory and streams, they share here.
 ///
 /// errors: [`ErrorKind::NoDriver`] when CUDA cannot be used here, with what is missing.
 pub fn open(choice: Choice) -> Result<Arc<dyn Driver>> {
     match choice {
         Choice::Cuda => Ok(Arc::new(CudaDriver::open()?)),
-        Choice::Host => Ok(Arc::new(HostDriver::new(HostOptions::from_environment()?)?)),
+        Choice::Host => Ok(host()?),
     }
+}
+
+fn host() -> Result<Arc<HostDriver>> {
+    static OPEN: Mutex<Weak<HostDriver>> = Mutex::new(Weak::new());
+    let fresh = || Ok(Arc::new(HostDriver::new(HostOptions::from_environment()?)?));
+    // In a child of a fork the lock may be held for ever, and the devices are the parent's.
+    if is_forked() {
+        return fresh();
+    }
+    let mut open = OPEN.lock();
+    if let Some(driver) = open.upgrade() {
+        return Ok(driver);
+    }
+    let driver = fresh()?;
+    *open = Arc::downgrade(&driver);
+    Ok(driver)
 }
 
 #[cfg(test)]

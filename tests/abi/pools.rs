@@ -126,6 +126,28 @@ fn every_variable_is_read() {
     });
 }
 
+/// As on a GPU, also on the host driver: whoever opens it first, and however late its work is.
+#[test]
+fn pools_of_one_device_share_its_memory_and_its_streams() {
+    let variables = [("FOREBAY_HOST_CAPACITY", "96M"), ("FOREBAY_HOST_LATE", "1000")];
+    in_child("pools::pools_of_one_device_share_its_memory_and_its_streams", &variables, || {
+        let (first, second) = (Pool::new(), Pool::new());
+        let (from, to) = (first.malloc(24 * MIB, LEGACY).unwrap(), second.malloc(24 * MIB, LEGACY).unwrap());
+        first.fill(from, 7, 24 * MIB, LEGACY).unwrap();
+        second.copy(to, from, 24 * MIB, LEGACY).unwrap();
+        first.holds(to, 7, 24 * MIB, LEGACY);
+        first.free(from, LEGACY).unwrap();
+        second.free(to, LEGACY).unwrap();
+
+        let (free, total) = first.memory_info(0).unwrap();
+        assert!(on_cuda() || (free, total) == (48 * MIB, 96 * MIB), "{free} of {total}");
+        // More than there is beside the other pool's cache, on a device that is so small.
+        let most = second.malloc(80 * MIB, LEGACY).unwrap();
+        assert!(on_cuda() || first.stats().physical == 0);
+        second.free(most, LEGACY).unwrap();
+    });
+}
+
 /// A value that cannot be read is an error that names its variable, not a default.
 fn refuses(test: &str, variable: &str, values: &[&str]) {
     for value in values {

@@ -204,7 +204,7 @@ fn a_closed_buffer_is_known_and_does_nothing() {
 }
 
 #[test]
-fn a_buffer_keeps_its_resource_and_a_failed_close_keeps_the_buffer() {
+fn a_buffer_keeps_its_resource() {
     for (_, resource) in every_kind() {
         let buffer = resource.allocate(2 * MIB, LEGACY).unwrap();
         let kind = resource.info().kind;
@@ -213,18 +213,25 @@ fn a_buffer_keeps_its_resource_and_a_failed_close_keeps_the_buffer() {
         buffer.holds_pattern(9, 2 * MIB);
         assert_eq!(buffer.resource().unwrap().info().kind, kind);
     }
-    if on_cuda() {
-        return;
-    }
-    let stream = shared().stream();
-    let buffer = Resource::device(|_| ()).unwrap().allocate(MIB, stream).unwrap();
-    let dead = shared().stream();
-    shared().destroy_stream(dead).unwrap();
-    buffer.close_on(dead).expect_err("the stream is dead");
-    assert_eq!((buffer.info().is_closed, buffer.info().stream), (0, stream as u64), "as it was");
-    buffer.write_pattern(1);
-    buffer.close().unwrap();
-    shared().destroy_stream(stream).unwrap();
+}
+
+#[test]
+fn a_failed_close_keeps_the_buffer() {
+    // Where other tests run beside this one, the next stream has the handle; and CUDA does not notice a dead one.
+    in_child("buffers::a_failed_close_keeps_the_buffer", &[], || {
+        if on_cuda() {
+            return;
+        }
+        let stream = shared().stream();
+        let buffer = Resource::device(|_| ()).unwrap().allocate(MIB, stream).unwrap();
+        let dead = shared().stream();
+        shared().destroy_stream(dead).unwrap();
+        buffer.close_on(dead).expect_err("the stream is dead");
+        assert_eq!((buffer.info().is_closed, buffer.info().stream), (0, stream as u64), "as it was");
+        buffer.write_pattern(1);
+        buffer.close().unwrap();
+        shared().destroy_stream(stream).unwrap();
+    });
 }
 
 #[test]
