@@ -23,7 +23,8 @@ Stream 0 is the default stream; every other number gets a stream of its own. Wha
 
 FOREBAY_DRIVER=host replays without a GPU and prices the driver calls as an H200 charges for them; unset or cuda
 uses device 0. The host driver works at once, or with FOREBAY_HOST_LATE=N when N more items were queued, as a GPU that is
-behind: with --work that shows what streams cost each other. Each trace gets a fresh pool. FOREBAY_LIMIT and the other variables of the library count as always.
+behind: with --work that shows what streams cost each other. Each trace gets a fresh pool. FOREBAY_LIMIT and the other
+variables of the library count as always.
 
 Exit status: 0; 1 if a trace could not be read or replayed; 2 if the command line is wrong.
 ";
