@@ -171,6 +171,11 @@ fn late_work_runs_when_so_much_more_was_queued_or_the_host_waits() {
     driver.host_call(DEVICE, second, note(&log, 6)).unwrap();
     assert_eq!(*log.lock(), [1, 2, 3]);
 
+    // Who asks and asks has an answer in the end.
+    driver.event_record(DEVICE, event, second).unwrap();
+    let asked = (1..).find(|_| driver.event_passed(DEVICE, event).unwrap());
+    assert_eq!((asked, &log.lock()[3..]), (Some(3 * 3 + 1), &[4, 5, 6][..]), "three for each of what is left");
+
     // What was queued under another clock runs before what comes after it.
     driver.set_clock(Clock::Manual);
     driver.host_call(DEVICE, second, note(&log, 7)).unwrap();

@@ -309,9 +309,14 @@ impl Driver for HostDriver {
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {
         self.enter(Call::EventPassed, device)?;
         self.books.charge(Call::EventPassed, 0);
-        let streams = self.streams.lock();
+        let mut streams = self.streams.lock();
         let marks = streams.event_marks(Call::EventPassed, event)?;
-        Ok(self.events_pass.load(Ordering::Relaxed) || marks.is_none_or(|marks| streams.pending(&marks).is_none()))
+        let passed = marks.is_none_or(|marks| streams.pending(&marks).is_none());
+        if !passed {
+            streams.asked_in_vain();
+            self.pump(streams);
+        }
+        Ok(passed || self.events_pass.load(Ordering::Relaxed))
     }
 
     fn event_wait(&self, device: DeviceId, event: Event) -> Result<()> {

@@ -18,7 +18,8 @@ pub enum Clock {
     /// When stepped, or when the host waits for it.
     Manual,
     /// When so many more items were queued, on any stream of any device, or when the host waits for it: as on a GPU that is
-    /// that far behind its program.
+    /// that far behind its program. As many questions in a row for an event that has not passed count as an item, so that who
+    /// asks again and again has an answer in the end.
     Late(u32),
 }
 

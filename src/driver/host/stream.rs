@@ -128,6 +128,8 @@ pub(super) struct Streams {
     pending: usize,
     /// With [`Clock::Late`]: what was queued last, oldest first.
     latest: VecDeque<Mark>,
+    /// Likewise: how often in a row somebody asked for something that was not done.
+    asked: u32,
     pub(super) dead_uses: u64,
 }
 
@@ -147,6 +149,7 @@ impl Streams {
             next_capture: 1,
             pending: 0,
             latest: VecDeque::new(),
+            asked: 0,
             dead_uses: 0,
         }
     }
@@ -263,6 +266,7 @@ impl Streams {
             self.pending += 1;
             if matches!(self.clock, Clock::Late(_)) {
                 self.latest.push_back(mark);
+                self.asked = 0;
             }
         }
         mark
@@ -318,6 +322,17 @@ impl Streams {
             };
         }
         None
+    }
+
+    /// Somebody asked for something that is not done. Who does nothing else shall see it done in the end.
+    pub(super) fn asked_in_vain(&mut self) {
+        let Clock::Late(items) = self.clock else { return };
+        self.asked += 1;
+        if self.asked >= items {
+            self.asked = 0;
+            // Counts as queued, and done.
+            self.latest.push_back(Mark { stream: Self::legacy(DeviceId(0)), number: 0 });
+        }
     }
 
     /// Any item that can run now.
