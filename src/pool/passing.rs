@@ -27,12 +27,13 @@ impl Arena {
 
     /// Everything `owner` freed up to `epoch` has been proven unused: it becomes anybody's.
     pub fn promote(&mut self, owner: Owner, epoch: u64) {
-        self.pass_on(owner, IDLE, epoch, 0);
+        self.pass_on(owner, IDLE, epoch, 0, |_, _| true);
         self.unseal_up_to(owner, epoch);
     }
 
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
-    /// for `grains` if one block has it, `whole` or only so much of it, else all of it. Returns the grains that changed hands.
+    /// for `grains` if one block has it, `whole` or only so much of it, else all that [helps](Self::helps). Returns the grains that
+    /// changed hands.
     pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64, whole: bool) -> u64 {
         if let Some(id) = self.best_fit_up_to(from, epoch, grains) {
             let Block { start, len, .. } = self.slab[id];
@@ -40,7 +41,35 @@ impl Arena {
             self.hand_over(id, start, start + lent, to, to_epoch);
             return lent;
         }
-        self.pass_on(from, to, epoch, to_epoch)
+        self.pass_on(from, to, epoch, to_epoch, |arena, id| arena.helps(id, to))
+    }
+
+    /// Whether `from` has anything that it would [lend](Self::lend) to `to`.
+    #[must_use]
+    pub fn has_to_lend(&self, from: Owner, to: Owner, grains: u64) -> bool {
+        let sets = &self.owners[from as usize].sets;
+        sets[self.zone_for(grains)].best_fit(&self.slab, grains).is_some()
+            || sets.iter().any(|set| set.all(&self.slab).into_iter().any(|id| self.helps(id, to)))
+    }
+
+    /// Whether a free block that is too short helps `to` to make room: a whole chunk in it can move, or it lies beside what `to` may use.
+    /// Any other stays with whom it has: it becomes anybody's sooner than where it counts as freed anew.
+    fn helps(&self, id: BlockId, to: Owner) -> bool {
+        let block = &self.slab[id];
+        let joins = |side: BlockId| {
+            side != NONE && self.slab[side].kind == Kind::Free && [to, IDLE].contains(&self.slab[side].owner)
+        };
+        self.has_whole_chunk(block) || joins(block.prev) || joins(block.next)
+    }
+
+    fn has_whole_chunk(&self, block: &Block) -> bool {
+        let (from, to) = (block.start.div_ceil(self.options.page_grains), block.end() / self.options.page_grains);
+        if from >= to {
+            return false;
+        }
+        let first = self.chunks.get(self.chunks.at(from));
+        let next = if first.page < from { first.end() } else { from };
+        next < to && self.chunks.get(self.chunks.at(next)).end() <= to
     }
 
     /// Whether `owner` has a block of so many grains that was freed up to `epoch`.
@@ -60,13 +89,20 @@ impl Arena {
         set.at_least(&self.slab, grains).into_iter().filter(fits).min_by_key(|&id| self.slab[id].len)
     }
 
-    fn pass_on(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64) -> u64 {
+    fn pass_on(
+        &mut self,
+        from: Owner,
+        to: Owner,
+        epoch: u64,
+        to_epoch: u64,
+        which: impl Fn(&Self, BlockId) -> bool,
+    ) -> u64 {
         let mut passed = 0;
         for zone in 0..2 {
             for id in self.owners[from as usize].sets[zone].all(&self.slab) {
                 let block = self.slab[id];
                 // A merge may have swallowed a block of the list: then it is no longer `from`'s.
-                if block.kind == Kind::Free && block.owner == from && block.epoch <= epoch {
+                if block.kind == Kind::Free && block.owner == from && block.epoch <= epoch && which(self, id) {
                     passed += block.len;
                     self.change_owner(id, to, to_epoch);
                 }
@@ -162,5 +198,39 @@ mod tests {
         let lines = |of| live.iter().filter(move |&&(_, who)| who == of).map(|&(start, _)| start / 8);
         assert!(lines(0).count() > 100 && lines(1).count() > 100);
         assert!(lines(0).all(|line| lines(1).all(|other| line != other)));
+    }
+    #[test]
+    fn of_blocks_that_are_too_short_only_those_are_lent_that_help() {
+        let options = ArenaOptions {
+            page_grains: 64,
+            pages: 64,
+            small_pages: 0,
+            small_grains: 0,
+            max_chunk_pages: 1,
+            movable: true,
+            shared_chunks: false,
+        };
+        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let [lender, asker] = [(); 2].map(|()| arena.owner_add(false));
+        let plan = arena.plan(lender, 6 * 64, Chunking::default()).expect("an empty arena has room");
+        arena.commit(&plan, lender, 0, &[1, 2, 3, 4, 5, 6]);
+        arena.give(plan.start, lender, 0);
+        // Eight blocks of three quarters of a page, in six chunks of a page.
+        let blocks: Vec<u64> = (0..8).filter_map(|_| arena.take(lender, 48)).collect();
+        assert_eq!(blocks, (0..8).map(|number| plan.start + number * 48).collect::<Vec<_>>());
+        arena.give(blocks[1], lender, 0);
+        assert!(!arena.has_to_lend(lender, asker, 64), "no whole chunk lies in it, and nobody's memory beside it");
+        assert!(arena.has_to_lend(lender, asker, 48), "it fits");
+        assert_eq!(arena.lend(lender, asker, 0, 0, 64, true), 0);
+
+        arena.give(blocks[2], asker, 0);
+        assert_eq!(arena.lend(lender, asker, 0, 0, 100, true), 48, "together they are longer");
+        assert_eq!(arena.owner_free(asker), 96);
+        arena.give(blocks[4], lender, 0);
+        arena.give(blocks[5], lender, 0);
+        arena.give(blocks[7], lender, 0);
+        assert_eq!(arena.lend(lender, asker, 0, 0, 100, true), 96, "with a whole chunk; the last has none");
+        assert_eq!((arena.owner_free(asker), arena.owner_free(lender)), (192, 48));
+        arena.check().expect("every equation holds");
     }
 }

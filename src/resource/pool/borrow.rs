@@ -18,7 +18,8 @@ impl DevicePool {
             return false;
         }
         let mut lenders: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
-        lenders.retain(|lender| lender.slot != asker.stream.slot && inner.arena.owner_free(lender.owner) > 0);
+        let (slot, owner) = (asker.stream.slot, asker.stream.owner);
+        lenders.retain(|lender| lender.slot != slot && inner.arena.has_to_lend(lender.owner, owner, grains));
         let offered: u64 = lenders.iter().map(|lender| inner.arena.owner_free(lender.owner) * GRAIN).sum();
         if offered < wanted {
             return false;
