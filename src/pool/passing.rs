@@ -32,7 +32,7 @@ impl Arena {
     }
 
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
-    /// for `grains` if one block has it, `whole` or only so much of it, else all that [helps](Self::helps). Returns the grains that
+    /// for `grains` if one block has it, `whole` or only so much of it, else all that helps `to`. Returns the grains that
     /// changed hands.
     pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64, whole: bool) -> u64 {
         if let Some(id) = self.best_fit_up_to(from, epoch, grains) {
@@ -47,6 +47,9 @@ impl Arena {
     /// Whether `from` has anything that it would [lend](Self::lend) to `to`.
     #[must_use]
     pub fn has_to_lend(&self, from: Owner, to: Owner, grains: u64) -> bool {
+        if self.owner_free(from) == 0 {
+            return false;
+        }
         let sets = &self.owners[from as usize].sets;
         sets[self.zone_for(grains)].best_fit(&self.slab, grains).is_some()
             || sets.iter().any(|set| set.all(&self.slab).into_iter().any(|id| self.helps(id, to)))
