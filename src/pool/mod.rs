@@ -58,6 +58,8 @@ mod free_set;
 mod front;
 mod header;
 #[cfg(test)]
+mod kit;
+#[cfg(test)]
 pub(crate) mod model;
 mod page_index;
 mod passing;

@@ -59,9 +59,7 @@ impl Arena {
     /// Any other stays with whom it has: it becomes anybody's sooner than where it counts as freed anew.
     fn helps(&self, id: BlockId, to: Owner) -> bool {
         let block = &self.slab[id];
-        let joins = |side: BlockId| {
-            side != NONE && self.slab[side].kind == Kind::Free && [to, IDLE].contains(&self.slab[side].owner)
-        };
+        let joins = |side: BlockId| side != NONE && self.slab[side].kind == Kind::Free && self.usable(side, to);
         self.has_whole_chunk(block) || joins(block.prev) || joins(block.next)
     }
 
@@ -163,28 +161,13 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::pool::{ArenaOptions, Chunking, Table};
+    use crate::pool::kit::{arena, new_block};
 
     #[test]
     fn small_blocks_of_two_owners_are_on_different_lines_of_the_table() {
-        let options = ArenaOptions {
-            page_grains: 4096,
-            pages: 64,
-            small_pages: 16,
-            small_grains: 512,
-            max_chunk_pages: 0,
-            movable: true,
-            shared_chunks: false,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let mut arena = arena(4096, 64, (16, 512), 0);
         let owners = [arena.owner_add(false), arena.owner_add(false)];
-        let plan = arena.plan(owners[0], 3, Chunking::default()).expect("an empty arena has room");
-        let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
-        arena.commit(&plan, owners[0], 0, &handles);
-        let mut live: Vec<(u64, usize)> = vec![(plan.start, 0)];
+        let mut live: Vec<(u64, usize)> = vec![(new_block(&mut arena, owners[0], 3), 0)];
         // What the first gives back is anybody's at once, in pieces of all lengths between blocks that it keeps.
         for step in 0..600_u64 {
             let who = step as usize % 2;
@@ -202,25 +185,16 @@ mod tests {
         assert!(lines(0).count() > 100 && lines(1).count() > 100);
         assert!(lines(0).all(|line| lines(1).all(|other| line != other)));
     }
+
     #[test]
     fn of_blocks_that_are_too_short_only_those_are_lent_that_help() {
-        let options = ArenaOptions {
-            page_grains: 64,
-            pages: 64,
-            small_pages: 0,
-            small_grains: 0,
-            max_chunk_pages: 1,
-            movable: true,
-            shared_chunks: false,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let mut arena = arena(64, 64, (0, 0), 1);
         let [lender, asker] = [(); 2].map(|()| arena.owner_add(false));
-        let plan = arena.plan(lender, 6 * 64, Chunking::default()).expect("an empty arena has room");
-        arena.commit(&plan, lender, 0, &[1, 2, 3, 4, 5, 6]);
-        arena.give(plan.start, lender, 0);
+        let start = new_block(&mut arena, lender, 6 * 64);
+        arena.give(start, lender, 0);
         // Eight blocks of three quarters of a page, in six chunks of a page.
         let blocks: Vec<u64> = (0..8).filter_map(|_| arena.take(lender, 48)).collect();
-        assert_eq!(blocks, (0..8).map(|number| plan.start + number * 48).collect::<Vec<_>>());
+        assert_eq!(blocks, (0..8).map(|number| start + number * 48).collect::<Vec<_>>());
         arena.give(blocks[1], lender, 0);
         assert!(!arena.has_to_lend(lender, asker, 64), "no whole chunk lies in it, and nobody's memory beside it");
         assert!(arena.has_to_lend(lender, asker, 48), "it fits");

@@ -168,7 +168,7 @@ impl Arena {
 
     // ---- which window --------------------------------------------------------------------------------
 
-    fn usable(&self, id: BlockId, owner: Owner) -> bool {
+    pub(super) fn usable(&self, id: BlockId, owner: Owner) -> bool {
         let block = &self.slab[id];
         match block.kind {
             Kind::Hole => true,
@@ -389,32 +389,18 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::pool::{ArenaOptions, Table};
+    use crate::pool::kit::{arena, new_block};
 
     const PAGE: u64 = 8;
 
     fn block(arena: &mut Arena, pages: u64) -> u64 {
-        let plan = arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses");
-        let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
-        arena.commit(&plan, IDLE, 0, &handles);
-        plan.start
+        new_block(arena, IDLE, pages * PAGE)
     }
 
     #[test]
     fn of_windows_that_lack_as_much_the_tightest_is_used_up() {
-        let options = ArenaOptions {
-            page_grains: PAGE,
-            pages: 256,
-            small_pages: 0,
-            small_grains: 0,
-            max_chunk_pages: 1,
-            movable: true,
-            shared_chunks: false,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let mut arena = arena(PAGE, 256, (0, 0), 1);
         // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.
         let starts: Vec<u64> = [1, 40, 1, 10, 1, 3, 1].map(|pages| block(&mut arena, pages)).to_vec();
         for hole in [1, 3, 5] {

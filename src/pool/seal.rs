@@ -46,28 +46,16 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::pool::{ArenaOptions, Chunking, IDLE, Table};
+    use crate::pool::IDLE;
+    use crate::pool::kit::{arena, new_block};
 
     /// An arena with one owner, and six neighbouring blocks that he has.
     fn six_blocks() -> (Arena, Owner, Vec<u64>) {
-        let options = ArenaOptions {
-            page_grains: 64,
-            pages: 64,
-            small_pages: 16,
-            small_grains: 8,
-            max_chunk_pages: 0,
-            movable: true,
-            shared_chunks: false,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
+        let mut arena = arena(64, 64, (16, 8), 0);
         let owner = arena.owner_add(false);
-        let plan = arena.plan(owner, 6 * 64, Chunking::default()).expect("an empty arena has room");
-        let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
-        arena.commit(&plan, owner, 0, &handles);
-        arena.give(plan.start, owner, 0);
+        let start = new_block(&mut arena, owner, 6 * 64);
+        arena.give(start, owner, 0);
         let blocks = (0..6).map(|_| arena.take(owner, 64).expect("it is free")).collect();
         (arena, owner, blocks)
     }

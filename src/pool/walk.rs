@@ -46,27 +46,13 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::pool::{ArenaOptions, Chunking, IDLE, Table};
+    use crate::pool::{IDLE, kit};
 
     fn arena() -> Arena {
-        let options = ArenaOptions {
-            page_grains: 8,
-            pages: 16,
-            small_pages: 4,
-            small_grains: 4,
-            max_chunk_pages: 0,
-            movable: true,
-            shared_chunks: false,
-        };
-        let mut arena = Arena::new(options, Arc::new(Table::new(&options)));
-        let plan = arena.plan(IDLE, 32, Chunking::default()).expect("an empty arena has room");
-        let handles: Vec<u64> = (0..plan.fills.len() as u64).collect();
-        arena.commit(&plan, IDLE, 0, &handles);
-        // As `commit` leaves it: the plan's block is given out.
-        arena.give(plan.start, IDLE, 0);
+        let mut arena = kit::arena(8, 16, (4, 4), 0);
+        let start = kit::new_block(&mut arena, IDLE, 32);
+        arena.give(start, IDLE, 0);
         arena
     }
 

@@ -11,8 +11,8 @@ use crate::driver::Result;
 use crate::units::GRAIN;
 
 impl DevicePool {
-    /// Makes the asker's stream wait for another stream's fence and hands it that stream's free memory:
-    /// the richest stream's, if all others together have `wanted` bytes. Returns whether anything changed hands.
+    /// Makes the asker's stream wait for another stream's fence and hands it what of that stream's free memory helps:
+    /// the richest stream's, if all that can help have `wanted` bytes free together. Returns whether anything changed hands.
     pub(super) fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> bool {
         if asker.private {
             return false;
