@@ -200,12 +200,13 @@ fn run(setting: &Setting, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<
 
 /// Calls whose failure has nobody to be told to: what they give back is tried again, what they ask counts as "no",
 /// and a free that could not be fenced waits for the whole device.
-const QUIET: [Call; 7] = [
+const QUIET: [Call; 8] = [
     Call::EventDestroy,
     Call::EventPassed,
     Call::EventRecordAll,
     Call::EventWait,
     Call::Unmap,
+    Call::StreamIdle,
     Call::TrimDriverPools,
     Call::Unreserve,
 ];

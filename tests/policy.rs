@@ -152,6 +152,31 @@ fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it(
     }
 }
 
+#[test]
+fn a_stream_with_nothing_to_do_gets_a_little_new_memory_rather_than_wait() {
+    let asks = |busy: bool, bytes: u64| {
+        let host = HostOptions { capacity: 64 << 30, clock: Clock::Manual, ..HostOptions::default() };
+        let driver = Arc::new(HostDriver::new(host).unwrap());
+        let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+        let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
+        let beside = pool.malloc(1600 * MIB, 0, asker, 0).unwrap();
+        let pending = pool.malloc(bytes, 0, other, 0).unwrap();
+        driver.fill(HOME, pending, 1, 4096, other).unwrap();
+        pool.free(pending, other).unwrap();
+        if busy {
+            driver.fill(HOME, beside, 2, 4096, asker).unwrap();
+        }
+        pool.malloc(bytes, 0, asker, 0).unwrap();
+        pool.check(0).unwrap();
+        let stats = pool.stats(0).unwrap();
+        driver.run_all();
+        (stats.waits, stats.physical_peak / MIB)
+    };
+    assert_eq!(asks(true, 48 * MIB), (1, 1648), "it would have had to wait for itself anyway");
+    assert_eq!(asks(false, 48 * MIB), (0, 1696));
+    assert_eq!(asks(false, 64 * MIB), (1, 1664), "more than a 32nd on top of what was ever live");
+}
+
 /// Random sizes as fast as they come: more would be moved than there is time for.
 fn random_sizes(pool: &Pool, seed: u64, steps: u32) {
     let mut state = seed;

@@ -168,6 +168,10 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// Waits on the host until the stream's queued work is done.
     fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()>;
 
+    /// Whether the stream's queued work is done. Never waits. pre: `stream` is alive and not being captured, and if it is the legacy
+    /// stream, none that synchronises with it is.
+    fn stream_idle(&self, device: DeviceId, stream: StreamHandle) -> Result<bool>;
+
     /// A number that this stream alone has, for the life of the process. pre: `stream` is alive, not being captured, and
     /// [`Capabilities::stream_identity`] holds.
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64>;

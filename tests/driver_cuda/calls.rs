@@ -97,6 +97,7 @@ pub fn ask(driver: &dyn Driver) -> Vec<(&'static str, forebay::driver::Result<()
         ("allocate", driver.allocate(DEVICE, bytes).map(drop)),
         ("stream_create", driver.stream_create(DEVICE).map(drop)),
         ("stream_synchronize", driver.stream_synchronize(DEVICE, STREAM)),
+        ("stream_idle", driver.stream_idle(DEVICE, STREAM).map(drop)),
         ("stream_identity", driver.stream_identity(DEVICE, STREAM).map(drop)),
         ("stream_capture", driver.stream_capture(DEVICE, STREAM).map(drop)),
         ("event_create", driver.event_create(DEVICE).map(drop)),

@@ -117,6 +117,7 @@ F(cuMemsetD32Async, (u64 t, unsigned v, size_t n, void *s), SAY("32: %x %zu", v,
 F(cuStreamCreate, (void **s, unsigned f), *s = (void *)(0x5000ull + f))
 F(cuStreamDestroy_v2, (void *s))
 F(cuStreamSynchronize, (void *s))
+F(cuStreamQuery, (void *s))
 C(cuStreamWaitEvent, (void *s, void *e, unsigned f))
 /* The legacy stream answers for the blocking streams. */
 C(cuStreamIsCapturing, (void *s, int *c), if (capturing && (u64)s < 2) return 906; *c = capturing)

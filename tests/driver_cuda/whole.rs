@@ -88,6 +88,8 @@ fn child_whole() {
     // Codes.
     fake.answer(c"cuEventQuery", 600);
     assert!(!driver.event_passed(DEVICE, Event(0xe000)).unwrap());
+    fake.answer(c"cuStreamQuery", 600);
+    assert!(!driver.stream_idle(DEVICE, STREAM).unwrap());
     fake.answer(c"cuEventRecord", 400);
     let error = driver.event_record(DEVICE, Event(0xe002), STREAM).unwrap_err();
     assert_eq!((error.kind, error.code), (ErrorKind::Invalid, 400), "{error}");

@@ -98,6 +98,7 @@ impl Things {
             Call::StreamCreate => driver.stream_create(DEVICE).map(drop),
             Call::StreamDestroy => driver.stream_destroy(DEVICE, stream),
             Call::StreamSynchronize => driver.stream_synchronize(DEVICE, stream),
+            Call::StreamIdle => driver.stream_idle(DEVICE, stream).map(drop),
             Call::StreamIdentity => driver.stream_identity(DEVICE, stream).map(drop),
             Call::StreamCapture => driver.stream_capture(DEVICE, stream).map(drop),
             Call::EventCreate => driver.event_create(DEVICE).map(drop),

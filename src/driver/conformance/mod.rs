@@ -41,6 +41,7 @@ pub fn suite() -> Vec<Check> {
         ("an_event_never_recorded_has_passed", stream::an_event_never_recorded_has_passed),
         ("an_event_waited_for_has_passed", stream::an_event_waited_for_has_passed),
         ("a_stream_waits_for_another", stream::a_stream_waits_for_another),
+        ("a_stream_is_idle_when_its_work_is_done", stream::a_stream_is_idle_when_its_work_is_done),
         ("synchronize_waits_for_every_stream", stream::synchronize_waits_for_every_stream),
         ("work_of_a_destroyed_stream_still_runs", stream::work_of_a_destroyed_stream_still_runs),
         ("a_device_event_stands_for_every_stream", stream::a_device_event_stands_for_every_stream),

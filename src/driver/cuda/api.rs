@@ -77,6 +77,7 @@ functions! {
         cuStreamCreate(*mut CUstream, c_uint),
         cuStreamDestroy_v2(CUstream),
         cuStreamSynchronize(CUstream),
+        cuStreamQuery(CUstream),
         cuStreamWaitEvent(CUstream, CUevent, c_uint),
         cuStreamIsCapturing(CUstream, *mut c_uint),
         cuEventCreate(*mut CUevent, c_uint),

@@ -150,6 +150,10 @@ impl Driver for CudaDriver {
         self.wait_for_stream(device, stream)
     }
 
+    fn stream_idle(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
+        self.query_stream(device, stream)
+    }
+
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         self.read_identity(device, stream)
     }

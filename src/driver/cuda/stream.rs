@@ -1,7 +1,7 @@
 //! Streams, events and captures.
 //!
-//! What is asked for on warm paths (identity, capture, record, query, wait) goes without asking which context is current
-//! ([`CudaDriver::anywhere`]). All but the query are legal in every capture mode.
+//! What is asked for on warm paths (identity, capture, record, an event's query, wait) goes without asking which context is
+//! current ([`CudaDriver::anywhere`]). All but the query are legal in every capture mode.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -55,6 +55,16 @@ impl CudaDriver {
         // SAFETY: the caller vouches that the stream is alive.
         let code = unsafe { (self.api.base.cuStreamSynchronize)(raw(stream)) };
         self.api.check("cuStreamSynchronize", code, || named(stream))
+    }
+
+    pub(super) fn query_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
+        let _scope = self.enter_relaxed(device)?;
+        // SAFETY: the caller vouches that the stream is alive.
+        match unsafe { (self.api.base.cuStreamQuery)(raw(stream)) } {
+            SUCCESS => Ok(true),
+            NOT_READY => Ok(false),
+            code => Err(self.api.error("cuStreamQuery", code, &named(stream))),
+        }
     }
 
     pub(super) fn read_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {

@@ -45,6 +45,7 @@ calls! {
     StreamCreate = "host stream_create",
     StreamDestroy = "host stream_destroy",
     StreamSynchronize = "host stream_synchronize",
+    StreamIdle = "host stream_idle",
     StreamIdentity = "host stream_identity",
     StreamCapture = "host stream_capture",
     EventCreate = "host event_create",

@@ -61,7 +61,7 @@ pub(super) fn price(call: Call, bytes: u64) -> u64 {
         // Waiting is not priced, only asking.
         Call::EventPassed | Call::EventWait => return 130,
         Call::StreamWait => return 110,
-        Call::StreamSynchronize => return 140,
+        Call::StreamSynchronize | Call::StreamIdle => return 140,
         Call::StreamCapture | Call::StreamIdentity => return 16,
         _ => return 0,
     };

@@ -262,6 +262,20 @@ impl Driver for HostDriver {
         Ok(())
     }
 
+    fn stream_idle(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
+        self.enter(Call::StreamIdle, device)?;
+        self.books.charge(Call::StreamIdle, 0);
+        let mut streams = self.streams.lock();
+        let identity = streams.resolve(Call::StreamIdle, device, stream)?;
+        streams.refuse_capture(Call::StreamIdle, identity)?;
+        let idle = streams.pending(&[streams.tail(identity)]).is_none();
+        if !idle {
+            streams.asked_in_vain();
+            self.pump(streams);
+        }
+        Ok(idle)
+    }
+
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         self.enter(Call::StreamIdentity, device)?;
         self.books.charge(Call::StreamIdentity, 0);

@@ -136,7 +136,7 @@ impl DevicePool {
             let thrifty = new_bytes > 0
                 && !self.options.grow_first
                 && held + new_bytes > self.backing.total / FREE_GROWTH
-                && !inner.growth.may_spare_a_wait(held + new_bytes);
+                && !inner.growth.may_spare_a_wait(held + new_bytes, || self.stands_idle(asker.stream));
             let worth = new_bytes.min((held + new_bytes) / WORTH_A_WAIT);
             if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, worth) {
                 continue;

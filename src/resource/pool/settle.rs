@@ -91,6 +91,12 @@ impl DevicePool {
         }
     }
 
+    /// Whether a living stream has nothing to do now. A driver that cannot tell counts as "no", and so does a capture.
+    pub(super) fn stands_idle(&self, stream: &Stream) -> bool {
+        self.may_be_captured(stream).is_ok_and(|captured| !captured)
+            && self.driver.stream_idle(self.device, stream.handle).unwrap_or(false)
+    }
+
     /// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.
     pub(super) fn unmap_retired(&self, inner: &mut Inner) {
         while let Some((fence, old)) = inner.retiring.front() {
