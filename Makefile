@@ -148,7 +148,7 @@ install:
 	install -m 755 '$(LIBRARY)' '$(DESTDIR)$(LIBDIR)/libforebay.so.$(VERSION)'
 	ln -sf libforebay.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/libforebay.so.$(MAJOR)'
 	ln -sf libforebay.so.$(MAJOR) '$(DESTDIR)$(LIBDIR)/libforebay.so'
-	install -m 644 include/forebay.h '$(DESTDIR)$(PREFIX)/include/forebay.h'
+	install -m 644 include/forebay.h include/forebay.hpp '$(DESTDIR)$(PREFIX)/include/'
 	$(FILL) packaging/forebay.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/forebay.pc'
 	$(FILL) packaging/forebayConfig.cmake.in > '$(DESTDIR)$(LIBDIR)/cmake/forebay/forebayConfig.cmake'
 	$(FILL) packaging/forebayConfigVersion.cmake.in > '$(DESTDIR)$(LIBDIR)/cmake/forebay/forebayConfigVersion.cmake'

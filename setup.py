@@ -70,11 +70,11 @@ class BuildWithLibrary(build_py):
             os.chmod(installed, 0o755)
             if shutil.which("strip"):
                 subprocess.run(["strip", "--strip-unneeded", installed], check=True)
-        # What is compiled on the user's machine needs the C declarations.
-        header = os.path.join(self.build_lib, "forebay", "include", "forebay.h")
-        os.makedirs(os.path.dirname(header), exist_ok=True)
-        shutil.copyfile(ROOT / "include" / "forebay.h", header)
-        self.installed.append(header)
+        # What is compiled on the user's machine needs the declarations.
+        include = os.path.join(self.build_lib, "forebay", "include")
+        os.makedirs(include, exist_ok=True)
+        for name in ("forebay.h", "forebay.hpp"):
+            self.installed.append(shutil.copyfile(ROOT / "include" / name, os.path.join(include, name)))
 
     def get_outputs(self, include_bytecode=1):
         return [*super().get_outputs(include_bytecode), *self.installed]

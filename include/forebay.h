@@ -117,6 +117,8 @@ typedef enum forebay_framework {
   FOREBAY_FRAMEWORK_NUMBA = 3,
   // cuda.core's memory resource.
   FOREBAY_FRAMEWORK_CUDA_CORE = 4,
+  // RMM's memory resource.
+  FOREBAY_FRAMEWORK_RMM = 5,
 } forebay_framework;
 
 // What kind of memory resource.

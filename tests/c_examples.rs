@@ -111,3 +111,13 @@ fn hooks_throw_with_a_cxx_runtime() {
     let program = compile(&root().join("tests/c/hooks_throw.cc"), &scratch("c-hooks-throw"));
     assert_eq!(run(&mut on_host(program)), "hooks with C++: right\n");
 }
+
+#[test]
+fn a_resource_for_cpp_gives_memory_by_stream_and_throws() {
+    if !support::has(&support::cxx()) {
+        println!("skipped: this machine has no C++ compiler");
+        return;
+    }
+    let program = compile(&root().join("tests/cpp/memory_resource.cc"), &scratch("cpp-memory-resource"));
+    assert_eq!(run(&mut on_host(program)), "ok memory_resource, driver host\n");
+}

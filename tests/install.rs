@@ -30,7 +30,7 @@ fn links_lead_to_the_versioned_library() {
     let target = |name: &str| std::fs::read_link(lib.join(name)).expect("a link");
     assert_eq!(target("libforebay.so"), Path::new(SONAME));
     assert_eq!(target(SONAME), Path::new(&format!("libforebay.so.{VERSION}")));
-    assert!(prefix.join("include/forebay.h").exists());
+    assert!(prefix.join("include/forebay.h").exists() && prefix.join("include/forebay.hpp").exists());
 }
 
 #[test]

@@ -179,8 +179,14 @@ fn installed_with_pip() {
     let inside = folder.join("forebay");
     let [library, extension] = ["libforebay.so", "_fast.abi3.so"].map(|name| inside.join(name).display().to_string());
     assert_eq!(out.trim(), format!("{library} {extension} {}", env!("CARGO_PKG_VERSION")));
-    for needed in ["py.typed", "_fast.pyi", "include/forebay.h", "torch/adapter/entry.cpp", "torch/adapter/allocator.h"]
-    {
+    for needed in [
+        "py.typed",
+        "_fast.pyi",
+        "include/forebay.h",
+        "include/forebay.hpp",
+        "torch/adapter/entry.cpp",
+        "torch/adapter/allocator.h",
+    ] {
         assert!(inside.join(needed).exists(), "{needed} is not installed");
     }
 }

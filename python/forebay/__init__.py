@@ -54,7 +54,7 @@ from .typing import (
 __version__: str = _version()
 
 #: Parts that need a framework, or are needed by those: imported when first named, so that nobody pays for what he does not use.
-_LATER = ("cuda_core", "cupy", "numba", "pressure", "torch")
+_LATER = ("cuda_core", "cupy", "numba", "pressure", "rmm", "torch")
 
 
 def __getattr__(name: str) -> _Any:

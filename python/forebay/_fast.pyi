@@ -7,6 +7,7 @@ from ._buffer import Buffer
 from ._plain import BufferBase as BufferBase
 from ._plain import ResourceBase as ResourceBase
 from ._plain_blocks import CoreBase as CoreBase
+from ._plain_blocks import free as free
 from ._plain_blocks import free_behind_everything as free_behind_everything
 from ._plain_blocks import malloc as malloc
 from ._plain_blocks import malloc_ready as malloc_ready

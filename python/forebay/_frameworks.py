@@ -12,6 +12,8 @@ from ._pool import Pool
 
 #: ``FOREBAY_FRAMEWORK_NUMBA``: whom the figures count a block for.
 NUMBA = 3
+#: ``FOREBAY_FRAMEWORK_RMM``.
+RMM = 5
 
 
 def need(module: str, name: str, packages: str) -> Any:

@@ -14,7 +14,9 @@ from .typing import DevicePointerType
 _CUDA_CORE = 4
 
 _malloc_for, _malloc_ready = _library.forebay_malloc_for, _library.forebay_malloc_ready
-_free = _library.forebay_free
+
+#: Gives a block back in the order of a stream: a status, since not everybody who frees can be told.
+free: Callable[[int, int, int], int] = _library.forebay_free
 
 #: Gives a block back behind everything that its device has: a status, since who frees late forgives some.
 free_behind_everything: Callable[[int, int], int] = _library.forebay_free_behind_everything
@@ -104,7 +106,7 @@ class CoreBase:
             return self._from_handle(address, size, self, stream=stream)
         except TypeError:
             # No stream of cuda.core's. Whatever fails later ends a buffer that has the memory already.
-            _free(self._raw, address, queue)
+            free(self._raw, address, queue)
             raise
 
     def deallocate(self, ptr: DevicePointerType, size: int, *, stream: Any) -> None:
@@ -117,6 +119,6 @@ class CoreBase:
         """
         if type(ptr) is not int or not 0 <= ptr <= MAX_SIZE:
             ptr = as_pointer(ptr)
-        status = _free(self._raw, ptr, self._queue(stream))
+        status = free(self._raw, ptr, self._queue(stream))
         if status:
             check(status)

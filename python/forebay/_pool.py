@@ -11,7 +11,7 @@ from . import _structs as s
 from ._arguments import as_device, as_numa, as_size
 from ._errors import check
 
-FRAMEWORKS = ("c", "torch", "cupy", "numba", "cuda_core")
+FRAMEWORKS = ("c", "torch", "cupy", "numba", "cuda_core", "rmm")
 
 _shared: Optional[int] = None
 

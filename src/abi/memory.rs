@@ -23,11 +23,13 @@ pub enum ForebayFramework {
     Numba = 3,
     /// cuda.core's memory resource.
     CudaCore = 4,
+    /// RMM's memory resource.
+    Rmm = 5,
 }
 
 /// The tag of that number.
 pub(super) fn tag(framework: u32) -> Result<u8, Fault> {
-    let last = ForebayFramework::CudaCore as u32;
+    let last = ForebayFramework::Rmm as u32;
     match u8::try_from(framework) {
         Ok(tag) if framework <= last => Ok(tag),
         _ => Err(Error::invalid(format_args!("{framework} is no forebay_framework; there are 0 to {last}")).into()),

@@ -20,16 +20,16 @@ fn free_behind_everything(pool: &Pool, block: Block) -> Outcome {
 #[test]
 fn a_block_is_counted_for_whom_it_is() {
     let pool = Pool::new();
-    for framework in 0..=ForebayFramework::CudaCore as u32 {
+    for framework in 0..=ForebayFramework::Rmm as u32 {
         let block = malloc_for(&pool, framework, 700, LEGACY).unwrap();
         assert_eq!(pool.stats().live_by_framework[framework as usize], 1024);
         pool.free(block, LEGACY).unwrap();
     }
-    for framework in [5, 7, 8, 256, u32::MAX] {
+    for framework in [6, 7, 8, 256, u32::MAX] {
         refused(
             malloc_for(&pool, framework, 700, LEGACY),
             Status::InvalidArgument,
-            &[&framework.to_string(), "0 to 4"],
+            &[&framework.to_string(), "0 to 5"],
         );
     }
     assert_eq!(pool.stats().live, 0);

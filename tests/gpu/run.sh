@@ -23,7 +23,7 @@ PY=examples/python-ctypes
 STRESS_SECONDS=${STRESS_SECONDS:-180}
 # Each fits ten minutes.
 PARTS=(
-  "conformance abi captures c_examples exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph"
+  "conformance abi captures c_examples cpp exit_fork cupy_arrays torch_and_cupy torch_graph exceptions train_text train_graph"
   "replay memcheck sabotage stress"
   "resources python interchange resource_costs cuda_core plugins"
   "torch"
@@ -87,6 +87,11 @@ cuda_program() { # SOURCE: builds it into $WORK
     -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN"
 }
 
+cpp_program() { # SOURCE OPTIONS...: builds it into $WORK, with the CCCL that nvcc knows unless the options name another
+  nvcc -O2 -Iinclude "${@:2}" "$1" -o "$WORK/$(basename "$1" .cc)" \
+    -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN" -Xcompiler -pthread
+}
+
 # ---- the steps: each is a name for the command line and one or more checks -----------------------------------------
 
 step_conformance() { run "driver conformance on CUDA" 120 "$BIN/driver_conformance"; }
@@ -104,6 +109,20 @@ step_c_examples() {
     c_program "$source"
     run "$source" 60 "$WORK/$(basename "$source" .c)"
   done
+}
+
+step_cpp() {
+  local rmm logger
+  cpp_program tests/cpp/memory_resource.cc -std=c++17
+  run "forebay.hpp" 60 "$WORK/memory_resource"
+  if ! rmm=$(python3 -c 'import librmm, os; print(os.path.dirname(librmm.__file__))' 2>/dev/null); then
+    skipped+=("tests/gpu/rmm_resource.cc: there is no librmm")
+    return
+  fi
+  logger=$(dirname "$rmm")/rapids_logger
+  cpp_program tests/gpu/rmm_resource.cc -std=c++20 -I"$rmm/include/rapids" -I"$rmm/include" -I"$logger/include" -L"$rmm/lib64" -lrmm \
+    -L"$logger/lib64" -lrapids_logger -Xlinker -rpath -Xlinker "$rmm/lib64" -Xlinker -rpath -Xlinker "$logger/lib64"
+  figures "tests/gpu/rmm_resource.cc" 60 "$WORK/rmm_resource"
 }
 
 step_exit_fork() {
@@ -172,7 +191,7 @@ step_torch() { run "tests/gpu/torch/all.py" 580 python3 tests/gpu/torch/all.py -
 step_torch_compile() { run "tests/gpu/torch/compile.py" 580 python3 tests/gpu/torch/all.py compile; }
 step_columns() { run "tests/gpu/torch/columns.py" 240 python3 tests/gpu/torch/columns.py; }
 step_plugins() {
-  figures "tests/gpu/plugins/all.py" 520 env PYTHONPATH="$PWD/python" python3 tests/gpu/plugins/all.py
+  figures "tests/gpu/plugins/all.py" 520 env PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" python3 tests/gpu/plugins/all.py
 }
 step_interchange() { run "tests/gpu/interchange.py" 180 python3 -X faulthandler tests/gpu/interchange.py; }
 

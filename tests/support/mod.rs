@@ -87,6 +87,9 @@ pub fn compile(source: &Path, folder: &Path) -> PathBuf {
     run(Command::new(compiler)
         .args([standard, "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-I"])
         .arg(root().join("include"))
+        // What forebay.hpp needs of CCCL, in its place.
+        .arg("-isystem")
+        .arg(root().join("tests/cpp/cccl"))
         .arg(source)
         .arg("-o")
         .arg(&program)

@@ -86,6 +86,12 @@ pub fn malloc_ready(py: Python<'_>, pool: usize, size: u64, device: i32) -> PyRe
     take_ready(py, &package.library, pool, size, device).map_err(|status| package.failed(py, status))
 }
 
+/// Gives a block back in the order of a stream: a status, since not everybody who frees can be told.
+#[pyfunction]
+pub fn free(py: Python<'_>, pool: usize, ptr: usize, stream: u64) -> PyResult<u32> {
+    Ok(give(py, &package(py)?.library, pool, ptr, stream))
+}
+
 /// Gives a block back behind everything that its device has: a status, since who frees late forgives some.
 #[pyfunction]
 pub fn free_behind_everything(py: Python<'_>, pool: usize, ptr: usize) -> PyResult<u32> {

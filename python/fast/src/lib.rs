@@ -24,14 +24,14 @@ mod stream;
 use pyo3::prelude::*;
 
 /// What the package must find here to use this module. Raised with every change of what is handed over or called back.
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 
 #[pymodule(gil_used = true)]
 mod _fast {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::blocks::{free_behind_everything, malloc, malloc_ready};
+    use super::blocks::{free, free_behind_everything, malloc, malloc_ready};
     #[pymodule_export]
     use super::buffer::BufferBase;
     #[pymodule_export]

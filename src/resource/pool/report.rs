@@ -10,7 +10,7 @@ use crate::units::Human;
 
 /// Names of the frameworks, by tag.
 pub(super) const FRAMEWORKS: [&str; super::stream::TAGS] =
-    ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "tag 5", "tag 6", "tag 7"];
+    ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "RMM", "tag 6", "tag 7"];
 
 impl DevicePool {
     /// A few lines about this device.
