@@ -63,7 +63,7 @@ int main() {
 
   throws<std::bad_alloc>([&] { resource.allocate(stream, std::size_t{1} << 50); }, "asked for");
   throws<forebay::out_of_memory>([&] { resource.allocate_sync(std::size_t{1} << 50); }, "asked for");
-  for (std::size_t alignment : {0, 3, 1024}) {
+  for (const std::size_t alignment : {std::size_t{0}, std::size_t{3}, std::size_t{1024}}) {
     throws<forebay::error>([&] { resource.allocate(stream, 1, alignment); }, "at most 512");
     throws<forebay::error>([&] { resource.allocate_sync(1, alignment); }, "at most 512");
   }
