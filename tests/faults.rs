@@ -298,7 +298,7 @@ fn the_same_holds_with_work_held_back_on_the_streams() {
     let made = every_fault(HostOptions { clock: Clock::Manual, ..small() });
     reached(&made, &EVERYWHERE);
     reached(&made, &VIRTUAL);
-    reached(&made, &[Call::EventWait, Call::StreamWait]);
+    reached(&made, &[Call::EventWait, Call::StreamIdle, Call::StreamWait]);
 }
 
 #[test]
