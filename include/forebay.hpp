@@ -98,6 +98,14 @@ class memory_resource {
     }
   }
 
+  // Written out: what nvcc makes by itself is for the device too, where a pool's count cannot be.
+  memory_resource(const memory_resource &other) noexcept : pool_(other.pool_), device_(other.device_) {}
+  memory_resource &operator=(const memory_resource &other) noexcept {
+    pool_ = other.pool_;
+    device_ = other.device_;
+    return *this;
+  }
+
   // 0 bytes give NULL. At most 512 bytes of alignment, a power of two.
   void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment) {
     check_alignment(alignment);
