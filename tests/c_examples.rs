@@ -102,22 +102,23 @@ fn hooks_answer_null_without_a_cxx_runtime() {
     assert_eq!(run(&mut on_host(program)), "hooks without C++: right\n");
 }
 
-#[test]
-fn hooks_throw_with_a_cxx_runtime() {
+/// Where there is a C++ compiler, the program says that and no more.
+fn cpp_program_says(source: &str, folder: &str, said: &str) {
     if !support::has(&support::cxx()) {
         println!("skipped: this machine has no C++ compiler");
         return;
     }
-    let program = compile(&root().join("tests/c/hooks_throw.cc"), &scratch("c-hooks-throw"));
-    assert_eq!(run(&mut on_host(program)), "hooks with C++: right\n");
+    let program = compile(&root().join(source), &scratch(folder));
+    assert_eq!(run(&mut on_host(program)), said);
+}
+
+#[test]
+fn hooks_throw_with_a_cxx_runtime() {
+    cpp_program_says("tests/c/hooks_throw.cc", "c-hooks-throw", "hooks with C++: right\n");
 }
 
 #[test]
 fn a_resource_for_cpp_gives_memory_by_stream_and_throws() {
-    if !support::has(&support::cxx()) {
-        println!("skipped: this machine has no C++ compiler");
-        return;
-    }
-    let program = compile(&root().join("tests/cpp/memory_resource.cc"), &scratch("cpp-memory-resource"));
-    assert_eq!(run(&mut on_host(program)), "ok memory_resource, driver host\n");
+    let said = "ok memory_resource, driver host\n";
+    cpp_program_says("tests/cpp/memory_resource.cc", "cpp-memory-resource", said);
 }

@@ -16,18 +16,24 @@ use forebay::units::{Address, DeviceId, StreamHandle};
 const MIB: u64 = 1 << 20;
 const HOME: DeviceId = DeviceId(0);
 
-fn pool(options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
-    let host = HostOptions { capacity: 8 << 30, ..HostOptions::default() };
+fn pool_on(host: HostOptions, options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
     let driver = Arc::new(HostDriver::new(host).unwrap());
     let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, options).unwrap();
     (driver, pool)
 }
 
+fn pool(options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
+    pool_on(HostOptions { capacity: 8 << 30, ..HostOptions::default() }, options)
+}
+
+/// On a device of that size whose work is done when it is stepped.
+fn stepped(capacity: u64) -> (Arc<HostDriver>, Arc<Pool>) {
+    pool_on(HostOptions { capacity, clock: Clock::Manual, ..HostOptions::default() }, Options::default())
+}
+
 #[test]
 fn new_memory_that_one_stream_does_not_need_serves_the_others_at_once() {
-    let host = HostOptions { clock: Clock::Manual, ..HostOptions::default() };
-    let driver = Arc::new(HostDriver::new(host).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+    let (driver, pool) = stepped(HostOptions::default().capacity);
     let mut blocks = Vec::new();
     for _ in 0..4 {
         let stream = driver.stream_create(HOME).unwrap();
@@ -62,9 +68,7 @@ type Free = fn(&Pool, Address, StreamHandle) -> Result<()>;
 /// One stream asks for a block each time, another works on it and frees it. That one is always at work, `behind` blocks
 /// later. `beside`: so many bytes are live all the time.
 fn pipeline(capacity: u64, beside: u64, registered: bool, behind: u64, free: Free) -> Passage {
-    let host = HostOptions { capacity, clock: Clock::Manual, ..HostOptions::default() };
-    let driver = Arc::new(HostDriver::new(host).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+    let (driver, pool) = stepped(capacity);
     let [producer, consumer] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
     if registered {
         pool.stream_register(0, producer).unwrap();
@@ -134,9 +138,7 @@ fn a_stream_that_is_made_to_wait_does_so_for_the_oldest_work_that_will_do() {
 #[test]
 fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it() {
     for (freed, waits, held) in [(200 * MIB, 1, 1400 * MIB), (8 * MIB, 0, 1408 * MIB)] {
-        let host = HostOptions { capacity: 64 << 30, clock: Clock::Manual, ..HostOptions::default() };
-        let driver = Arc::new(HostDriver::new(host).unwrap());
-        let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+        let (driver, pool) = stepped(64 << 30);
         let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
         pool.malloc(800 * MIB, 0, asker, 0).unwrap();
         let pending = pool.malloc(freed, 0, other, 0).unwrap();
@@ -155,9 +157,7 @@ fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it(
 #[test]
 fn a_stream_with_nothing_to_do_gets_a_little_new_memory_rather_than_wait() {
     let asks = |busy: bool, bytes: u64| {
-        let host = HostOptions { capacity: 64 << 30, clock: Clock::Manual, ..HostOptions::default() };
-        let driver = Arc::new(HostDriver::new(host).unwrap());
-        let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+        let (driver, pool) = stepped(64 << 30);
         let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
         let beside = pool.malloc(1600 * MIB, 0, asker, 0).unwrap();
         let pending = pool.malloc(bytes, 0, other, 0).unwrap();
@@ -252,8 +252,7 @@ fn a_small_pool_in_use_has_chunks_of_a_page() {
 #[test]
 fn the_longest_needs_of_a_large_pool_get_the_largest_chunks() {
     let host = HostOptions { capacity: 64 << 30, ..HostOptions::default() };
-    let driver = Arc::new(HostDriver::new(host).unwrap());
-    let pool = Pool::with_driver(driver, Options::default()).unwrap();
+    let (_driver, pool) = pool_on(host, Options::default());
     let chunks_for = |bytes| {
         let before = pool.stats(0).unwrap().growths;
         pool.malloc(bytes, 0, StreamHandle::LEGACY, 0).unwrap();

@@ -53,6 +53,21 @@ def probe(pool: int) -> None:
     malloc(pool, 0, 0, 0, None)
 
 
+def ready(pool: Optional[Pool]) -> Pool:
+    """The pool that was given, or the shared one, where allocations from it can succeed.
+
+    Raises
+    ------
+    TypeError
+        If it is no Pool.
+    RuntimeError
+        If there is no usable driver, or this is a forked child.
+    """
+    chosen = Pool.shared() if pool is None else pool
+    probe(raw(chosen))
+    return chosen
+
+
 _pinned: Optional[Pool] = None
 
 

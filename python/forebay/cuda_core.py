@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from . import _hot, _plain_blocks, pressure
 from ._arguments import as_device
-from ._frameworks import need, probe, raw
+from ._frameworks import need, raw, ready
 from ._pool import Pool
 from ._resources._pool_resource import PoolMemoryResource
 from ._stream import resolve
@@ -89,11 +89,9 @@ class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
     """
 
     def __init__(self, device_id: Any = 0, pool: Optional[Pool] = None) -> None:
-        self._given, self._pool = pool, Pool.shared() if pool is None else pool
-        pool_of_library, self._device = raw(self._pool), as_device(device_id)
-        probe(pool_of_library)
+        self._given, self._pool, self._device = pool, ready(pool), as_device(device_id)
         self._on_host = PoolMemoryResource(self._device, self._pool).is_host_accessible
-        self._connect(pool_of_library, self._pool._capsule, self._device, self._on_host, _from_handle, _handle)
+        self._connect(raw(self._pool), self._pool._capsule, self._device, self._on_host, _from_handle, _handle)
         if not self._on_host:
             pressure.start(pool)
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 from . import pressure
 from ._arguments import as_device
 from ._errors import failure
-from ._frameworks import RMM, need, probe, raw
+from ._frameworks import RMM, need, raw, ready
 from ._hot import free, malloc
 from ._pool import Pool
 
@@ -72,9 +72,7 @@ class MemoryResource(_mr.CallbackMemoryResource):  # type: ignore[misc]
     """
 
     def __init__(self, device: Any = 0, pool: Optional[Pool] = None) -> None:
-        self._pool = Pool.shared() if pool is None else pool
-        self._device = as_device(device, "device")
-        probe(raw(self._pool))
+        self._pool, self._device = ready(pool), as_device(device, "device")
         if not 0 <= self._device < self._pool.device_count:
             raise ValueError(f"device is {self._device}: there are {self._pool.device_count}, counted from 0")
         super().__init__(*_functions(self._pool, self._device))

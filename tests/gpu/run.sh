@@ -82,15 +82,13 @@ c_program() { # SOURCE: builds it into $WORK
     -L"$BIN" -lforebay -pthread -Wl,-rpath,"$PWD/$BIN"
 }
 
-cuda_program() { # SOURCE: builds it into $WORK
-  nvcc -std=c++17 -O2 -arch=native -Iinclude "$1" -o "$WORK/$(basename "$1" .cu)" \
-    -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN"
+nvcc_program() { # SOURCE OPTIONS...: builds it into $WORK, with the CCCL that nvcc knows unless the options name another
+  local name
+  name=$(basename "$1")
+  nvcc -O2 -Iinclude "${@:2}" "$1" -o "$WORK/${name%.*}" -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN"
 }
-
-cpp_program() { # SOURCE OPTIONS...: builds it into $WORK, with the CCCL that nvcc knows unless the options name another
-  nvcc -O2 -Iinclude "${@:2}" "$1" -o "$WORK/$(basename "$1" .cc)" \
-    -L"$BIN" -lforebay -Xlinker -rpath -Xlinker "$PWD/$BIN" -Xcompiler -pthread
-}
+cuda_program() { nvcc_program "$1" -std=c++17 -arch=native; } # SOURCE
+cpp_program() { nvcc_program "$@" -Xcompiler -pthread; }      # SOURCE OPTIONS...
 
 # ---- the steps: each is a name for the command line and one or more checks -----------------------------------------
 

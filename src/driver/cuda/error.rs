@@ -9,7 +9,7 @@ use super::api::{Api, Code};
 use crate::driver::{DriverError, ErrorKind, Result};
 
 pub(super) const SUCCESS: Code = cu::CUDA_SUCCESS as Code;
-pub(super) const NOT_READY: Code = cu::CUDA_ERROR_NOT_READY as Code;
+const NOT_READY: Code = cu::CUDA_ERROR_NOT_READY as Code;
 pub(super) const INVALID_VALUE: Code = cu::CUDA_ERROR_INVALID_VALUE as Code;
 pub(super) const NOT_PERMITTED: Code = cu::CUDA_ERROR_NOT_PERMITTED as Code;
 /// No context is current on this thread, or one that is gone.
@@ -27,6 +27,11 @@ impl Api {
             return Ok(());
         }
         Err(self.error(call, code, &asked()))
+    }
+
+    /// The answer to a question whether work is done.
+    pub(super) fn is_done(&self, call: &'static str, code: Code, asked: impl FnOnce() -> String) -> Result<bool> {
+        if code == NOT_READY { Ok(false) } else { self.check(call, code, asked).map(|()| true) }
     }
 
     /// The error for a code that is not success.

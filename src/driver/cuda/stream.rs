@@ -9,7 +9,7 @@ use std::ptr;
 use cudarc::driver::sys::{CUevent, CUevent_flags_enum, CUstream, CUstream_flags_enum, CUstreamCaptureStatus_enum};
 
 use super::CudaDriver;
-use super::error::{NOT_READY, SUCCESS, forgive};
+use super::error::forgive;
 use crate::driver::{Capture, DriverError, ErrorKind, Event, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -60,11 +60,8 @@ impl CudaDriver {
     pub(super) fn query_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
         let _scope = self.enter_relaxed(device)?;
         // SAFETY: the caller vouches that the stream is alive.
-        match unsafe { (self.api.base.cuStreamQuery)(raw(stream)) } {
-            SUCCESS => Ok(true),
-            NOT_READY => Ok(false),
-            code => Err(self.api.error("cuStreamQuery", code, &named(stream))),
-        }
+        let code = unsafe { (self.api.base.cuStreamQuery)(raw(stream)) };
+        self.api.is_done("cuStreamQuery", code, || named(stream))
     }
 
     pub(super) fn read_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
@@ -142,11 +139,8 @@ impl CudaDriver {
 
     pub(super) fn query_event(&self, device: DeviceId, event: Event) -> Result<bool> {
         // SAFETY: the caller vouches that the event is alive.
-        match self.anywhere_relaxed(device, || unsafe { (self.api.base.cuEventQuery)(raw_event(event)) })? {
-            SUCCESS => Ok(true),
-            NOT_READY => Ok(false),
-            code => Err(self.api.error("cuEventQuery", code, &format!("event {:#x}", event.0))),
-        }
+        let code = self.anywhere_relaxed(device, || unsafe { (self.api.base.cuEventQuery)(raw_event(event)) })?;
+        self.api.is_done("cuEventQuery", code, || format!("event {:#x}", event.0))
     }
 
     pub(super) fn wait_for_event(&self, device: DeviceId, event: Event) -> Result<()> {

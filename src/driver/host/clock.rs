@@ -113,6 +113,15 @@ impl HostDriver {
         }
     }
 
+    /// The answer to a question whether work is done. Who asks in vain lets some time pass.
+    pub(super) fn answer<'a>(&'a self, mut streams: MutexGuard<'a, Streams>, done: bool) -> bool {
+        if !done {
+            streams.asked_in_vain();
+            self.pump(streams);
+        }
+        done
+    }
+
     /// Waits until `mark` has passed, running what stands before it, on other streams too, and no more.
     pub(super) fn wait(&self, call: Call, mark: Mark) -> Result<()> {
         let mut streams = self.streams.lock();

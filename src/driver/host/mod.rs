@@ -269,11 +269,7 @@ impl Driver for HostDriver {
         let identity = streams.resolve(Call::StreamIdle, device, stream)?;
         streams.refuse_capture(Call::StreamIdle, identity)?;
         let idle = streams.pending(&[streams.tail(identity)]).is_none();
-        if !idle {
-            streams.asked_in_vain();
-            self.pump(streams);
-        }
-        Ok(idle)
+        Ok(self.answer(streams, idle))
     }
 
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
@@ -323,14 +319,10 @@ impl Driver for HostDriver {
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {
         self.enter(Call::EventPassed, device)?;
         self.books.charge(Call::EventPassed, 0);
-        let mut streams = self.streams.lock();
+        let streams = self.streams.lock();
         let marks = streams.event_marks(Call::EventPassed, event)?;
         let passed = marks.is_none_or(|marks| streams.pending(&marks).is_none());
-        if !passed {
-            streams.asked_in_vain();
-            self.pump(streams);
-        }
-        Ok(passed || self.events_pass.load(Ordering::Relaxed))
+        Ok(self.answer(streams, passed) || self.events_pass.load(Ordering::Relaxed))
     }
 
     fn event_wait(&self, device: DeviceId, event: Event) -> Result<()> {

@@ -11,20 +11,25 @@ use crate::driver::Result;
 use crate::units::GRAIN;
 
 impl DevicePool {
-    /// Makes the asker's stream wait for another stream's fence and hands it what of that stream's free memory helps:
-    /// the richest stream's, if all that can help have `wanted` bytes free together. Returns whether anything changed hands.
-    pub(super) fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> bool {
+    /// The streams whose free memory helps the asker, richest first; none if all of them have fewer than `wanted` bytes together.
+    pub(super) fn lenders(&self, inner: &Inner, asker: Asker<'_>, grains: u64, wanted: u64) -> Vec<Arc<Stream>> {
         if asker.private {
-            return false;
+            return Vec::new();
         }
         let mut lenders: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
         let (slot, owner) = (asker.stream.slot, asker.stream.owner);
         lenders.retain(|lender| lender.slot != slot && inner.arena.has_to_lend(lender.owner, owner, grains));
         let offered: u64 = lenders.iter().map(|lender| inner.arena.owner_free(lender.owner) * GRAIN).sum();
         if offered < wanted {
-            return false;
+            return Vec::new();
         }
         lenders.sort_by_key(|lender| std::cmp::Reverse(inner.arena.owner_free(lender.owner)));
+        lenders
+    }
+
+    /// Makes the asker's stream wait for the fence of the first that can lend, and hands it what of that stream's free memory helps.
+    /// Returns whether anything changed hands.
+    pub(super) fn borrow(&self, inner: &mut Inner, asker: Asker<'_>, grains: u64, lenders: &[Arc<Stream>]) -> bool {
         lenders.iter().any(|lender| self.borrow_from(inner, asker.stream, lender, grains).unwrap_or(false))
     }
 

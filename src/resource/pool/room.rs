@@ -133,13 +133,17 @@ impl DevicePool {
                 may_move = true;
                 continue;
             }
-            let thrifty = new_bytes > 0
-                && !self.options.grow_first
-                && held + new_bytes > self.backing.total / FREE_GROWTH
-                && !inner.growth.may_spare_a_wait(held + new_bytes, || self.stands_idle(asker.stream));
-            let worth = new_bytes.min((held + new_bytes) / WORTH_A_WAIT);
-            if (over > 0 || thrifty) && self.borrow(&mut inner, asker, grains, worth) {
-                continue;
+            let thrifty =
+                new_bytes > 0 && !self.options.grow_first && held + new_bytes > self.backing.total / FREE_GROWTH;
+            if over > 0 || thrifty {
+                let worth = new_bytes.min((held + new_bytes) / WORTH_A_WAIT);
+                let lenders = self.lenders(&inner, asker, grains, worth);
+                // The driver is asked only where there is anything to borrow.
+                let spared = || inner.growth.may_spare_a_wait(held + new_bytes, || self.stands_idle(asker.stream));
+                let borrows = !lenders.is_empty() && (over > 0 || !spared());
+                if borrows && self.borrow(&mut inner, asker, grains, &lenders) {
+                    continue;
+                }
             }
             if over > 0 && plan.new_pages() > 0 {
                 // Several may have prepared for themselves, and too much together.
@@ -177,7 +181,10 @@ impl DevicePool {
                 Err(error) if error.kind == ErrorKind::OutOfMemory => {
                     if !may_move {
                         may_move = true;
-                    } else if !self.borrow(&mut inner, asker, grains, 0) {
+                        continue;
+                    }
+                    let lenders = self.lenders(&inner, asker, grains, 0);
+                    if !self.borrow(&mut inner, asker, grains, &lenders) {
                         return Ok(Err(Shortage::Device(error)));
                     }
                 }

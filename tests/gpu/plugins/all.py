@@ -18,6 +18,7 @@ SKIPPED = 77
 
 
 def run(name):
+    """Says how it ended: ok, failed or skipped."""
     start = time.monotonic()
     command = [sys.executable, "-X", "faulthandler", os.path.join(HERE, f"{name}.py")]
     try:
@@ -27,17 +28,19 @@ def run(name):
         text, code = (error.stdout or b"").decode(), "time limit"
     if code == SKIPPED:
         print(f"== {name}: {text.splitlines()[-1]}")
-        return True
+        return "skipped"
     right = code == 0 and f"ok {name}\n" in text and "Exception ignored" not in text
     print(f"== {name}: {'ok' if right else f'FAILED, exit {code}'} ({time.monotonic() - start:.0f} s)")
     lines = text.splitlines()
     for line in lines if not right else [line for line in lines if line.startswith("{")]:
         print(line)
-    return right
+    return "ok" if right else "failed"
 
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or NAMES
-    failed = [name for name in wanted if not run(name)]
-    print(f"{len(wanted) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}".rstrip())
+    ended = {name: run(name) for name in wanted}
+    passed, skipped = (sum(how == each for each in ended.values()) for how in ("ok", "skipped"))
+    failed = [name for name, how in ended.items() if how == "failed"]
+    print(f"{passed} passed, {skipped} skipped, {len(failed)} failed {' '.join(failed)}".rstrip())
     sys.exit(bool(failed))

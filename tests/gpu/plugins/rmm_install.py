@@ -1,4 +1,4 @@
-"""forebay.rmm: RMM's buffers in the shared pool, beside PyTorch and CuPy, from threads, under a limit, at exit."""
+"""forebay.rmm: RMM's buffers in the shared pool, beside CuPy, from threads, under a limit, at exit."""
 
 import gc
 import sys
