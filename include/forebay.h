@@ -23,8 +23,12 @@
  *             forebay_private_end after it, forebay_private_release when the graph is gone.
  * Addresses   A block's address never changes while it is live.
  * Driver      FOREBAY_DRIVER=cuda (the default) or host: RAM instead of a GPU, for tests and machines without one.
+ * Log         What is in no status, such as a bad free through a framework's hook, goes to stderr as warnings; FOREBAY_LOG=off,
+ *             error, warn, info or debug says otherwise, and forebay_log_set_callback gives it to the program instead.
  * fork        CUDA does not work in a child of fork(), and neither does this library once it was used: there every call
- *             answers FOREBAY_STATUS_FORKED. exec and spawn are fine.
+ *             answers FOREBAY_STATUS_FORKED at once, or NULL or 0 where it has no status. What ends an object or frees
+ *             memory does nothing, deleters of DLPack tensors included: all of it stays the parent's. Texts, versions and
+ *             forebay_block_size_for are as ever. exec and spawn are fine.
  * exit        The shared pool is not taken down. Freeing while the process ends, also after CUDA is gone, is harmless.
  */
 
@@ -239,6 +243,20 @@ typedef enum forebay_ipc_path {
   FOREBAY_IPC_PATH_LEGACY = 4,
 } forebay_ipc_path;
 
+// How much of the log.
+typedef enum forebay_log_level {
+  // Nothing.
+  FOREBAY_LOG_LEVEL_OFF = 0,
+  // What should never happen: bugs, and what could not be undone.
+  FOREBAY_LOG_LEVEL_ERROR = 1,
+  // What went wrong and is in no status: a bad free through a framework's hook, memory that stays behind.
+  FOREBAY_LOG_LEVEL_WARN = 2,
+  // What is worth knowing.
+  FOREBAY_LOG_LEVEL_INFO = 3,
+  // What the pool does when it does more than a hit.
+  FOREBAY_LOG_LEVEL_DEBUG = 4,
+} forebay_log_level;
+
 // What a block is.
 typedef enum forebay_block_state {
   // Mapped, and not given out.
@@ -304,8 +322,12 @@ typedef struct forebay_buffer_info {
   uint32_t ipc_path;
   // 1: it is of a resource.
   uint32_t has_resource;
+  // The device whose stream `stream` is if it is a default one. Not -1 for memory of the host either.
+  int32_t stream_device;
   // Zero.
-  uint64_t reserved[4];
+  uint32_t reserved0;
+  // Zero.
+  uint64_t reserved[3];
 } forebay_buffer_info;
 
 // Gives the stream that CuPy's calling thread uses on a device now.
@@ -325,6 +347,11 @@ typedef struct forebay_ipc_descriptor {
 // held: it may free into the pool. It is not called again by an allocation that it makes itself.
 typedef bool (*forebay_pressure_fn)(void *user, int32_t device, uint64_t bytes);
 
+// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called on a thread that
+// is in a call of this library, before that returns, without any of the library's locks held; on several threads at once. Must
+// not call this library, take a lock that is held around calls of it, or throw.
+typedef void (*forebay_log_fn)(void *user, uint32_t level, const char *message);
+
 // How a pool behaves. Fill with `forebay_options_init`, then change what you want changed.
 typedef struct forebay_options {
   // sizeof(forebay_options), as the caller was compiled.
@@ -337,7 +364,7 @@ typedef struct forebay_options {
   uint64_t limit;
   // The same as a share of the device's memory, above 0 and up to 1; 0: none. FOREBAY_FRACTION.
   double fraction;
-  // Largest chunk of physical memory in bytes, a power of two; 0: follows the pool. FOREBAY_MAX_CHUNK.
+  // Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool. FOREBAY_MAX_CHUNK.
   uint64_t max_chunk;
   // Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
   uint32_t location;
@@ -457,7 +484,8 @@ typedef struct forebay_pinned_resource_options {
   uint32_t ipc_enabled;
   // The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
   int32_t numa_id;
-  // In whose context the pool's calls are made.
+  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+  // Streams of every device can be used.
   int32_t device;
   // 1: Forebay's own pinned pool, whatever the driver has.
   uint32_t own_pool;
@@ -483,7 +511,7 @@ typedef struct forebay_managed_resource_options {
   uint32_t preferred_location_type;
   // The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
   int32_t preferred_location;
-  // In whose context the pool's calls are made.
+  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
   int32_t device;
   // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
   uint64_t handle;
@@ -505,7 +533,7 @@ typedef struct forebay_host_resource_options {
   uint32_t write_combined;
   // Zero.
   uint32_t reserved0;
-  // In whose context the calls are made.
+  // In whose context the calls are made. -1: the current device's, which is device 0's where no context is current.
   int32_t device;
   // Zero.
   uint32_t reserved1;
@@ -770,8 +798,8 @@ void *forebay_cupy_pools_malloc(void *param,
                                 size_t size,
                                 int device);
 
-// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
-// was allocated on, which may be gone. A pointer that the pool of `device` did not give is refused. Never raises.
+// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
+// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
 void forebay_cupy_pools_free(void *param,
                              void *ptr,
                              int device);
@@ -834,7 +862,8 @@ enum forebay_status forebay_resource_get_allocation_handle(struct forebay_resour
                                                            uint8_t *uuid);
 
 // Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's buffers.
-// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter. `fd` stays the caller's, who may close it after
+// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned memory the one
+// in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it after
 // the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is given
 // and `fd` is not looked at. A named pool is registered. Any thread.
 enum forebay_status forebay_resource_from_allocation_handle(uint32_t kind,
@@ -869,6 +898,14 @@ enum forebay_status forebay_ipc_serve(void);
 // shared.
 enum forebay_status forebay_buffer_get_ipc_descriptor(struct forebay_buffer *buffer,
                                                       struct forebay_ipc_descriptor *out);
+
+// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with the
+// memory. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
+enum forebay_status forebay_ipc_descriptor_size(const struct forebay_ipc_descriptor *descriptor,
+                                                uint64_t bytes,
+                                                uint64_t *size);
 
 // The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of the
 // memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered; for
@@ -931,6 +968,16 @@ enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
 // Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
 enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
                                                      uint64_t id);
+
+// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns the old
+// callback is not called any more. What happens on the library's own threads is told by the next call of any other.
+// The same callback with the same `user` again gets another level, at once. While there is a callback nothing is printed but what
+// the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
+//
+// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
+enum forebay_status forebay_log_set_callback(forebay_log_fn callback,
+                                             void *user,
+                                             uint32_t level);
 
 // Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
 // `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
@@ -1019,7 +1066,7 @@ uint32_t forebay_free_at_once(struct forebay_pool *pool, void *ptr, void *stream
 
 // Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 //
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read; `options` is then not written.
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
 enum forebay_status forebay_options_init(struct forebay_options *options);
 
 // Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
@@ -1127,10 +1174,16 @@ enum forebay_status forebay_resource_allocate_pointer(struct forebay_resource *r
 
 // Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
 // closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer, also one
+// that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes then.
 enum forebay_status forebay_resource_deallocate(struct forebay_resource *resource,
                                                 void *ptr,
                                                 uint64_t bytes,
                                                 void *stream);
+
+// The same in the order of the stream of the allocation. Any thread.
+enum forebay_status forebay_resource_deallocate_pointer(struct forebay_resource *resource, void *ptr);
 
 // What is known of the resource. Any thread.
 enum forebay_status forebay_resource_get_info(const struct forebay_resource *resource,
@@ -1190,8 +1243,8 @@ enum forebay_status forebay_device_resource_create(int32_t device,
                                                    const struct forebay_device_resource_options *options,
                                                    struct forebay_resource **out);
 
-// A stream-ordered pool of pinned host memory as a resource. NULL options: the pool that is current, or the default one,
-// not owned. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
+// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
+// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
 // `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
 // it with `forebay_resource_destroy`. Any thread.
 //
@@ -1216,7 +1269,7 @@ enum forebay_status forebay_virtual_resource_create(int32_t device,
                                                     struct forebay_resource **out);
 
 // Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-// waits for the whole device. NULL options: portable and mapped, for device 0. The caller owns the object and frees it
+// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
 // with `forebay_resource_destroy`. Any thread.
 enum forebay_status forebay_host_resource_create(const struct forebay_host_resource_options *options,
                                                  struct forebay_resource **out);
@@ -1230,17 +1283,17 @@ enum forebay_status forebay_pool_resource(struct forebay_pool *pool,
 // Fills `options`: a new pool, not shared, with the driver's own limit. Any thread.
 enum forebay_status forebay_device_resource_options_init(struct forebay_device_resource_options *options);
 
-// Fills `options`: a new pool of the driver for device 0, not shared, placed by the system. Any thread.
+// Fills `options`: a new pool of the driver for the current device, not shared, placed by the system. Any thread.
 enum forebay_status forebay_pinned_resource_options_init(struct forebay_pinned_resource_options *options);
 
-// Fills `options`: a new pool for device 0, without a preferred location. Any thread.
+// Fills `options`: a new pool for the current device, without a preferred location. Any thread.
 enum forebay_status forebay_managed_resource_options_init(struct forebay_managed_resource_options *options);
 
 // Fills `options`: pinned memory of the device that can leave as a file descriptor, in recommended granules, for the
 // device alone. Any thread.
 enum forebay_status forebay_virtual_resource_options_init(struct forebay_virtual_resource_options *options);
 
-// Fills `options`: portable and mapped, for device 0. Any thread.
+// Fills `options`: portable and mapped, for the current device. Any thread.
 enum forebay_status forebay_host_resource_options_init(struct forebay_host_resource_options *options);
 
 // Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
@@ -1320,14 +1373,17 @@ enum forebay_status forebay_stream_create(struct forebay_pool *pool,
                                           int32_t device,
                                           void **out);
 
-// Unregisters and destroys a stream made by `forebay_stream_create`. Its queued work still runs, and blocks freed on it
+// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
 // stay safe. Any thread.
 enum forebay_status forebay_stream_destroy(struct forebay_pool *pool,
                                            int32_t device,
                                            void *stream);
 
-// Waits on the host until the work queued on `stream` is done. Any thread.
-enum forebay_status forebay_stream_synchronize(struct forebay_pool *pool, int32_t device, void *stream);
+// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
+// thread.
+enum forebay_status forebay_stream_synchronize(struct forebay_pool *pool,
+                                               int32_t device,
+                                               void *stream);
 
 // Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
 // the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.

@@ -157,6 +157,7 @@ class memory_resource {
   }
 
   static void told(forebay_status status, void *block, std::size_t bytes) noexcept {
+    if (status == FOREBAY_STATUS_FORKED) return; // the memory is the parent's
     if (status != FOREBAY_STATUS_OK) {
       std::fprintf(stderr, "forebay: %zu bytes at %p could not be given back: %s\n", bytes, block,
                    forebay_last_error_message());

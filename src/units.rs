@@ -58,6 +58,12 @@ impl StreamHandle {
     pub const fn is_legacy(self) -> bool {
         self.0 <= 1
     }
+
+    /// Whether nobody made this stream: it is there by itself.
+    #[must_use]
+    pub const fn is_default(self) -> bool {
+        self.0 <= 2
+    }
 }
 
 impl fmt::Display for StreamHandle {

@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 /// A word that may stand only in files under these places, and why.
-const HOMES: [(&str, &[&str], &str); 9] = [
+const HOMES: [(&str, &[&str], &str); 11] = [
     ("cudarc::", &["driver/cuda/"], "CUDA is called through driver/cuda alone"),
     ("no_mangle", &["abi/"], "only the ABI exports"),
     ("export_name", &["abi/"], "only the ABI exports"),
@@ -26,6 +26,8 @@ const HOMES: [(&str, &[&str], &str); 9] = [
     ("rustix::", &["resource/sharing/"], "only sharing speaks with other processes"),
     ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
     ("spin::", &["resource/pool/"], "only the front of a stream is held so briefly"),
+    ("set_global_default", &["resource/log.rs"], "the process has one log"),
+    ("Subscriber", &["resource/log.rs"], "the log is written at one place; events come from everywhere"),
     ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
     ("catch_unwind", &["abi/guard.rs", "pool/model.rs"], "panics stop at one place, and in the model test"),
 ];
@@ -232,6 +234,8 @@ fn a_crate_away_from_its_home_is_caught() {
     caught("resource/pool.rs", "use libloading::Library;", "libloading");
     caught("driver/host/mod.rs", "use libloading::Library;", "libloading");
     caught("resource/pool.rs", "std::panic::catch_unwind(|| ());", "catch_unwind");
+    caught("abi/guard.rs", "tracing::subscriber::set_global_default(log);", "set_global_default");
+    caught("abi/log.rs", "impl tracing::Subscriber for Mine {", "Subscriber");
 }
 
 #[test]
@@ -243,6 +247,8 @@ fn a_crate_at_home_passes() {
     passes("resource/sharing/socket.rs", "use rustix::net::connect;");
     passes("abi/cxx.rs", "use libloading::os::unix::Library;");
     passes("abi/guard.rs", "use std::panic::catch_unwind;");
+    passes("resource/log.rs", "use tracing::Subscriber;");
+    passes("driver/process.rs", "tracing::warn!(code, \"no\");");
     passes("driver/host/fault.rs", "let not_libc_but = mylibc::x;");
 }
 

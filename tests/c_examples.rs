@@ -87,6 +87,29 @@ fn exit_and_fork_are_harmless() {
     }
 }
 
+/// Each name of the header that is called: a new function without an entry in the program is told.
+fn functions_of_the_header() -> Vec<String> {
+    let header = std::fs::read_to_string(root().join("include/forebay.h")).expect("the header");
+    let declarations =
+        header.lines().filter(|line| !line.trim_start().starts_with("//") && !line.starts_with("typedef"));
+    let names = declarations.flat_map(|line| {
+        let ends = line.match_indices('(').map(|(at, _)| at);
+        let word = |at: usize| line[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
+        ends.filter_map(word).filter(|name| name.starts_with("forebay_")).map(str::to_owned).collect::<Vec<_>>()
+    });
+    names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn every_function_answers_at_once_in_a_child_of_fork() {
+    let functions = functions_of_the_header();
+    assert!(functions.len() > 120, "only {} functions found: the search is broken", functions.len());
+    let program = compile(&root().join("tests/c/fork_all.c"), &scratch("c-fork-all"));
+    let mut command = on_host(program);
+    command.args(&functions);
+    assert_eq!(run(&mut command), format!("{} functions in a child of fork: right\n", functions.len()));
+}
+
 #[test]
 fn the_library_stays_where_it_is_when_it_is_let_go() {
     // As a program that does not link it.

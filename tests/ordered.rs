@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use forebay::driver::Driver;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::{Driver, PoolAttribute};
 use forebay::resource::Error;
-use forebay::resource::driver_pool::{DeviceOptions, Source, device};
+use forebay::resource::driver_pool::{DeviceOptions, PinnedOptions, Source, device, pinned};
 use forebay::resource::memory_resource::MemoryResource;
 use forebay::resource::ordered::Ordered;
 use forebay::units::{Address, DeviceId, StreamHandle};
@@ -55,6 +55,48 @@ fn a_free_elsewhere_waits_for_the_stream_of_the_allocation_dead_or_alive() {
                 is_read_in_time(&driver, &pool, StreamHandle::LEGACY, destroyed);
             }
         }
+    }
+}
+
+#[test]
+fn who_waits_for_the_stream_of_the_free_has_the_memory() {
+    for device_events in [true, false] {
+        let (driver, pool) = held_back(HostOptions { device_events, ..HostOptions::default() });
+        let (own, current) = (driver.stream_create(HOME).unwrap(), driver.stream_create(HOME).unwrap());
+        let block = pool.malloc(MIB, 0, own).unwrap();
+        let mut read = vec![0_u8; 4096];
+        driver.fill(HOME, block, 1, MIB, own).unwrap();
+        driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 4096, own).unwrap();
+        pool.free(block, current).unwrap();
+        assert!(!device_events || pool.used().unwrap() >= MIB, "its own stream has work on it");
+        driver.stream_synchronize(HOME, current).unwrap();
+        assert_eq!(pool.used().unwrap(), 0, "it was freed on another stream than the one it was freed on");
+        assert!(read.iter().all(|&byte| byte == 1));
+    }
+}
+
+#[test]
+fn a_pointer_goes_back_behind_the_work_of_its_own_stream() {
+    let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..HostOptions::default() }).unwrap());
+    let all: Arc<dyn Driver> = Arc::clone(&driver) as Arc<dyn Driver>;
+    let pools: [Arc<dyn MemoryResource>; 2] = [
+        device(Arc::clone(&all), 0, DeviceOptions { source: Source::New, ..DeviceOptions::default() }).unwrap(),
+        pinned(all, PinnedOptions { source: Source::New, ..PinnedOptions::default() }).unwrap(),
+    ];
+    for pool in pools {
+        let used = || pool.attribute(PoolAttribute::UsedCurrent).unwrap();
+        let own = driver.stream_create(HOME).unwrap();
+        let at = pool.allocate_pointer(MIB, own).unwrap();
+        driver.fill(HOME, at, 1, MIB, own).unwrap();
+        driver.fail(forebay::driver::host::Call::PoolFree, 1);
+        assert!(pool.deallocate_pointer(at, MIB, None).is_err());
+        driver.clear_faults();
+        pool.deallocate_pointer(at, MIB, None).unwrap();
+        assert!(matches!(pool.deallocate_pointer(at, MIB, None), Err(Error::BadFree(_))));
+        driver.stream_synchronize(HOME, StreamHandle::LEGACY).unwrap();
+        assert_eq!(used(), MIB, "its own stream still writes there");
+        driver.stream_synchronize(HOME, own).unwrap();
+        assert_eq!(used(), 0);
     }
 }
 

@@ -102,6 +102,11 @@ fn buffers() {
 }
 
 #[test]
+fn in_a_child_of_fork() {
+    unittest("test_fork.py");
+}
+
+#[test]
 fn hot_calls() {
     unittest("test_hot.py");
     unittest("test_hot_blocks.py");
@@ -111,6 +116,7 @@ fn hot_calls() {
 fn errors_and_streams() {
     unittest("test_errors.py");
     unittest("test_streams.py");
+    unittest("test_log.py");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -222,6 +224,8 @@ fn a_bad_command_line_ends_with_2_and_says_what_is_right() {
         (&["--limit", "8GB", "x.csv"], "8G"),
         (&["--limit=0", "x.csv"], "above 0"),
         (&["--limit", "99999999T", "x.csv"], "99999999T"),
+        (&["--seconds", "-1", "x.csv"], "--seconds is \"-1\""),
+        (&["--seconds"], "--seconds needs"),
         (&["--limit", "+1", "x.csv"], "--limit is \"+1\""),
     ] {
         let text = refusal(replay().args(words), 2);
@@ -241,4 +245,61 @@ fn help_shows_the_usage() {
 fn without_a_gpu_the_error_names_the_host_driver() {
     let text = refusal(plain(program()).env("CUDA_VISIBLE_DEVICES", "").arg(small()), 1);
     assert!(text.contains("FOREBAY_DRIVER=host"), "{text}");
+}
+
+/// Blocks of all lengths on two streams, each freed by the other now and then: more moves than their share of the time pays for.
+fn shuffled() -> PathBuf {
+    let (mut text, mut live, mut state) = (String::new(), Vec::new(), 1_u64);
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for id in 0..20_000 {
+        let stream = 1 + random(2);
+        if live.len() > 60 {
+            let old = live.swap_remove(random(60) as usize);
+            writeln!(text, "f,{old},0,{stream}").expect("a string takes all");
+        }
+        writeln!(text, "a,{id},{},{stream}", 1 + random(24 << 20)).expect("a string takes all");
+        live.push(id);
+    }
+    written("shuffled", &text)
+}
+
+/// Says so when it is dropped, in a panic too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_busy_machine_changes_nothing_but_the_time_of_the_calls() {
+    let trace = shuffled();
+    let replayed = || {
+        let mut all =
+            figures(replay().env("FOREBAY_HOST_LATE", "200").args(["--json", "--work", "--seconds=0"]).arg(&trace));
+        all[0].as_object_mut().and_then(|figures| figures.remove("ns_per_op")).expect("a time");
+        all.remove(0)
+    };
+    let idle = replayed();
+    let over = AtomicBool::new(false);
+    let busy = std::thread::scope(|scope| {
+        let _over = Over(&over);
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        replayed()
+    });
+    assert_eq!(idle, busy);
+    // The time that the program takes is what moves are paid from.
+    let more =
+        figures(replay().env("FOREBAY_HOST_LATE", "200").args(["--json", "--work", "--seconds=1000"]).arg(&trace));
+    assert!(more[0]["steals"].as_u64() > idle["steals"].as_u64(), "{more:?} {idle}");
 }

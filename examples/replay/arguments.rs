@@ -2,16 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub const HELP: &str = "\
 Replays allocation traces through Forebay's C ABI and prints what they cost.
 
-Usage: replay [--json] [--limit BYTES] [--work] TRACE.csv[.gz] ...
+Usage: replay [--json] [--limit BYTES] [--work] [--seconds S] TRACE.csv[.gz] ...
 
   --json          one JSON object a line for each trace, instead of a table
   --limit BYTES   the most physical memory the pool may hold: bytes, or with K, M, G or T for powers of 1024, like 8G
   --work          with every operation, a little work is queued on its stream: what another stream freed comes back only
                   once that is done. The times then have the work in them
+  --seconds S     host driver: how long the program ran that was traced, beside its driver calls. The pool moves memory for a share
+                  of that time. Spread evenly over the operations; unset: 50 microseconds for each
   -h, --help      this text
 
 A trace has one operation a line, after an optional first line that begins with #:
@@ -41,12 +44,13 @@ pub struct Arguments {
     pub json: bool,
     pub limit: Option<u64>,
     pub work: bool,
+    pub seconds: Option<Duration>,
     pub files: Vec<PathBuf>,
 }
 
 /// The error is a sentence for the user.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
-    let mut arguments = Arguments { json: false, limit: None, work: false, files: Vec::new() };
+    let mut arguments = Arguments { json: false, limit: None, work: false, seconds: None, files: Vec::new() };
     let mut words = words.peekable();
     let mut options = true;
     while let Some(word) = words.next() {
@@ -62,8 +66,17 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Request, String> {
             Some(text) if options && text.starts_with("--limit=") => {
                 arguments.limit = Some(limit(&text["--limit=".len()..])?);
             }
+            Some("--seconds") if options => {
+                let value = words.next().ok_or("--seconds needs a number after it, like 12.5")?;
+                arguments.seconds = Some(seconds(&value.to_string_lossy())?);
+            }
+            Some(text) if options && text.starts_with("--seconds=") => {
+                arguments.seconds = Some(seconds(&text["--seconds=".len()..])?);
+            }
             Some(text) if options && text.starts_with('-') && text.len() > 1 => {
-                return Err(format!("there is no option {text}: --json, --limit BYTES, --work and --help are options"));
+                return Err(format!(
+                    "there is no option {text}: --json, --limit BYTES, --work, --seconds S and --help are options"
+                ));
             }
             _ => arguments.files.push(word.into()),
         }
@@ -78,6 +91,16 @@ fn limit(text: &str) -> Result<u64, String> {
     bytes(text)
         .filter(|&bytes| bytes > 0)
         .ok_or_else(|| format!("--limit is \"{text}\"; it takes bytes like 1073741824, 512M, 8G or 1T, above 0"))
+}
+
+/// A day is longer than any trace.
+const MOST_SECONDS: f64 = 86_400.0;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=MOST_SECONDS).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("--seconds is \"{text}\"; it takes a number from 0 to {MOST_SECONDS}, like 12.5"))
 }
 
 /// `8G` is 8 GiB.

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use forebay::abi::handle::ForebayPool;
 use forebay::abi::memory::{forebay_free, forebay_malloc};
@@ -11,6 +13,7 @@ use forebay::abi::pool::{
 use forebay::abi::stats::{FOREBAY_STATS_VERSION, ForebayStats, forebay_check, forebay_get_stats};
 use forebay::abi::status::{ForebayStatus, forebay_last_error_message};
 use forebay::abi::streams::{forebay_fill, forebay_stream_create, forebay_stream_destroy};
+use forebay::driver::{Choice, Driver};
 
 pub type Pointer = *mut c_void;
 
@@ -20,6 +23,8 @@ const DEVICE: i32 = 0;
 pub struct Pool {
     pool: *mut ForebayPool,
     created: Vec<Pointer>,
+    /// The one under the pool, where its time is not the machine's.
+    clock: Option<Arc<dyn Driver>>,
 }
 
 fn done(status: ForebayStatus) -> Result<(), String> {
@@ -42,7 +47,12 @@ impl Pool {
         let mut pool = ptr::null_mut();
         // SAFETY: the options are filled and the output may be written.
         done(unsafe { forebay_pool_create(&raw const options, &raw mut pool) })?;
-        Ok(Self { pool, created: Vec::new() })
+        let mut made = Self { pool, created: Vec::new(), clock: None };
+        if made.driver() == "host" {
+            // All pools of a process share it.
+            made.clock = Some(forebay::driver::open(Choice::Host).map_err(|error| error.to_string())?);
+        }
+        Ok(made)
     }
 
     pub fn driver(&self) -> &'static str {
@@ -81,6 +91,13 @@ impl Pool {
     pub fn touch(&self, block: Pointer, stream: Pointer) -> Result<(), String> {
         // SAFETY: pool and stream live, and so does the block; its memory is another's only behind what is queued here.
         done(unsafe { forebay_fill(self.pool, DEVICE, block, 1, u64::from(!block.is_null()), stream) })
+    }
+
+    /// Lets time pass, as the traced program's own work did.
+    pub fn pass(&self, time: Duration) {
+        if let Some(driver) = &self.clock {
+            driver.pass(time);
+        }
     }
 
     pub fn stats(&self) -> Result<ForebayStats, String> {

@@ -3,6 +3,9 @@
 Memory resources, buffers and their ways between libraries and processes, with the names and meanings of ``cuda.core``. Every
 class translates to calls of Forebay's C ABI and decides nothing itself; ``include/forebay.h`` has what it does.
 
+What the library logs, such as a bad free by a framework, comes to the logger ``forebay`` of `logging`, at the level of that
+logger: one set on it counts at once, an inherited one as it is when a pool is made.
+
 The variables ``FOREBAY_*`` are read at the first use of a pool. ``FOREBAY_DRIVER=host`` runs everything on RAM, without a GPU.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any as _Any
 
+from . import _log as _log  # lets Python's logging hear the library
 from . import _pickling as _pickling  # registers how these are sent
 from . import typing
 from ._buffer import Buffer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from operator import index
 from typing import Any, TypeVar
 
@@ -69,13 +70,50 @@ def as_fd(fd: Any) -> int:
     return number
 
 
+def as_bool(value: Any, name: str) -> bool:
+    """Yes or no: a bool, Python's or NumPy's. The text "no" is true to Python, and so nothing else is taken.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else.
+    """
+    kind = type(value)
+    if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
+        return bool(value)
+    raise TypeError(f"{name} is {value!r}: it must be True or False")
+
+
 def as_options(kind: type[T], options: Any) -> T:
-    """Options given as their class or as a dict of its fields."""
+    """Options given as their class, as a dict of its fields, or as an object of another library's dataclass of that name, as
+    cuda.core's, whose fields are among them.
+
+    An iterator among them is empty the second time that it is gone through, so what it gave takes its place where it was found.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else.
+    """
     if isinstance(options, kind):
         return options
     if isinstance(options, dict):
+        options.update((name, tuple(value)) for name, value in list(options.items()) if isinstance(value, Iterator))
         return kind(**options)
-    raise TypeError(f"options is a {type(options).__name__}: it must be a {kind.__name__}, a dict of its fields, or None")
+    theirs = type(options)
+    name_of_theirs = theirs.__name__ if theirs.__module__ == "builtins" else f"{theirs.__module__}.{theirs.__name__}"
+    if theirs.__name__ == kind.__name__ and is_dataclass(theirs):
+        known, given = {field.name for field in fields(kind)}, {field.name for field in fields(theirs)}  # type: ignore[arg-type]
+        if given - known:
+            raise TypeError(
+                f"options is a {name_of_theirs} with {', '.join(sorted(given - known))}, which Forebay does not know: "
+                f"give a forebay.{kind.__name__} or a dict of {', '.join(sorted(known))}"
+            )
+        for name in given:
+            if isinstance(getattr(options, name), Iterator):
+                setattr(options, name, tuple(getattr(options, name)))
+        return kind(**{name: getattr(options, name) for name in given})
+    raise TypeError(f"options is a {name_of_theirs}: it must be a forebay.{kind.__name__}, a dict of its fields, or None")
 
 
 def as_devices(devices: Iterable[Any], name: str) -> list[int]:

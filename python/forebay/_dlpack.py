@@ -79,7 +79,7 @@ def give(
         queue = buffer._open().stream if stream in (None, -1) else stream
         buffer = buffer.copy_to(stream=queue)
         if on_host and stream != -1:
-            synchronize(buffer.device_id, queue)
+            synchronize(buffer._open().stream_device, queue)
     return capsule_of(buffer, max_version is not None and max_version[0] >= VERSION[0])
 
 
@@ -90,7 +90,7 @@ def order(buffer: Buffer, stream: Optional[int], on_host: bool) -> None:
     info = buffer._open()
     if not on_host and (stream or LEGACY_DEFAULT) == (info.stream or LEGACY_DEFAULT):
         return
-    synchronize(info.device_id, info.stream)
+    synchronize(info.stream_device, info.stream)
 
 
 def take(obj: Any, with_stream: bool, stream: int) -> Optional[int]:

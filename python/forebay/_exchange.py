@@ -34,7 +34,7 @@ class Exchange:
         if known is None:
             raw = s.IpcDescriptor()
             check(_library.forebay_buffer_get_ipc_descriptor(buffer._handle, byref(raw)))
-            known = _ipc.IPCBufferDescriptor._init(bytes(raw.bytes), buffer.size)
+            known = _ipc.IPCBufferDescriptor._init(raw)
             buffer._remember(known)
         return known
 

@@ -33,35 +33,38 @@ class IPCBufferDescriptor:
         raise RuntimeError("an IPCBufferDescriptor is made by Buffer.get_ipc_descriptor, export_pointer or from_bytes")
 
     @classmethod
-    def _init(cls, payload: bytes, size: int) -> IPCBufferDescriptor:
+    def _init(cls, raw: s.IpcDescriptor) -> IPCBufferDescriptor:
+        """Takes the library's struct, of which it checks that it is a descriptor."""
+        size = c_uint64()
+        check(_library.forebay_ipc_descriptor_size(raw, DESCRIPTOR_SIZE, byref(size)))
         self = object.__new__(cls)
-        self._payload, self._size = payload, size
+        self._payload, self._size = bytes(raw.bytes), size.value
         return self
 
     @classmethod
     def from_bytes(cls, data: Any) -> IPCBufferDescriptor:
-        """The descriptor that `bytes` of another one gave.
+        """The descriptor that `bytes` of another one gave, or the ``forebay_ipc_descriptor`` of a C program.
 
         Raises
         ------
         ValueError
-            If the length is not that of a descriptor.
+            If it is none.
         """
         data = bytes(memoryview(data))
-        if len(data) != DESCRIPTOR_SIZE + 8:
-            raise ValueError(f"the data has {len(data)} bytes: a descriptor has {DESCRIPTOR_SIZE + 8}")
-        return cls._init(data[:DESCRIPTOR_SIZE], int.from_bytes(data[DESCRIPTOR_SIZE:], "little"))
+        if len(data) != DESCRIPTOR_SIZE:
+            raise ValueError(f"the data has {len(data)} bytes: a descriptor has {DESCRIPTOR_SIZE}")
+        return cls._init(s.IpcDescriptor.from_buffer_copy(data))
 
     def __bytes__(self) -> bytes:
-        return self._payload + self._size.to_bytes(8, "little")
+        return self._payload
 
     @property
     def size(self) -> int:
-        """The size of the buffer in bytes."""
+        """The size of the buffer in bytes, as the descriptor says; an import compares it with the memory."""
         return self._size
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self)._init, (self._payload, self._size)
+        return type(self).from_bytes, (self._payload,)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IPCBufferDescriptor):
@@ -158,9 +161,7 @@ def export_pointer(ptr: Any, *, pool: Optional[Pool] = None) -> IPCBufferDescrip
     raw, address = s.IpcDescriptor(), as_pointer(ptr)
     handle = shared_pool() if pool is None else pool._handle
     check(_library.forebay_ipc_export(handle, address, byref(raw)))
-    base, size = c_void_p(), c_uint64()
-    check(_library.forebay_base_address(handle, address, byref(base), byref(size)))
-    return IPCBufferDescriptor._init(bytes(raw.bytes), (base.value or 0) + size.value - address)
+    return IPCBufferDescriptor._init(raw)
 
 
 def export_foreign(ptr: Any, size: int) -> IPCBufferDescriptor:
@@ -178,9 +179,9 @@ def export_foreign(ptr: Any, size: int) -> IPCBufferDescriptor:
     ValueError
         If it is no such memory.
     """
-    raw, size = s.IpcDescriptor(), as_size(size)
-    check(_library.forebay_ipc_export_foreign(as_pointer(ptr), size, byref(raw)))
-    return IPCBufferDescriptor._init(bytes(raw.bytes), size)
+    raw = s.IpcDescriptor()
+    check(_library.forebay_ipc_export_foreign(as_pointer(ptr), as_size(size), byref(raw)))
+    return IPCBufferDescriptor._init(raw)
 
 
 def serve() -> None:

@@ -104,6 +104,8 @@ forebay_version = _function("forebay_version", answer=c_char_p)
 forebay_last_error_message = _function("forebay_last_error_message", answer=c_char_p)
 forebay_status_text = _function("forebay_status_text", c_uint32, answer=c_char_p)
 
+forebay_log_set_callback = _function("forebay_log_set_callback", c_void_p, c_void_p, c_uint32)
+
 # ---- pools
 forebay_options_init = _function("forebay_options_init", POINTER(s.Options))
 forebay_pool_shared = _function("forebay_pool_shared", _out)
@@ -163,6 +165,7 @@ forebay_resource_close = _function("forebay_resource_close", _object)
 forebay_resource_allocate = _function("forebay_resource_allocate", _object, c_uint64, _stream, c_void_p)
 forebay_resource_allocate_pointer = _function("forebay_resource_allocate_pointer", _object, c_uint64, _stream, _out)
 forebay_resource_deallocate = _function("forebay_resource_deallocate", _object, _pointer, c_uint64, _stream)
+forebay_resource_deallocate_pointer = _function("forebay_resource_deallocate_pointer", _object, _pointer)
 forebay_resource_get_info = _function("forebay_resource_get_info", _object, POINTER(s.ResourceInfo))
 forebay_resource_get_attribute = _function("forebay_resource_get_attribute", _object, c_uint32, _u64)
 forebay_resource_set_attribute = _function("forebay_resource_set_attribute", _object, c_uint32, c_uint64)
@@ -204,6 +207,7 @@ forebay_buffer_get_ipc_descriptor = _function("forebay_buffer_get_ipc_descriptor
 forebay_buffer_from_ipc_descriptor = _function(
     "forebay_buffer_from_ipc_descriptor", _object, POINTER(s.IpcDescriptor), c_uint64, _stream, _out
 )
+forebay_ipc_descriptor_size = _function("forebay_ipc_descriptor_size", POINTER(s.IpcDescriptor), c_uint64, _u64)
 forebay_ipc_export = _function("forebay_ipc_export", _object, _pointer, POINTER(s.IpcDescriptor))
 forebay_ipc_export_foreign = _function("forebay_ipc_export_foreign", _pointer, c_uint64, POINTER(s.IpcDescriptor))
 

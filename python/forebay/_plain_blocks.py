@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 from . import _library
 from ._arguments import MAX_SIZE, as_pointer, as_size
-from ._errors import check, failure
+from ._errors import Status, check, failure
 from .typing import DevicePointerType
 
 #: ``FOREBAY_FRAMEWORK_CUDA_CORE``: whom the figures count a block for.
@@ -110,7 +110,7 @@ class CoreBase:
             raise
 
     def deallocate(self, ptr: DevicePointerType, size: int, *, stream: Any) -> None:
-        """Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends.
+        """Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends. Does nothing in a forked child.
 
         Raises
         ------
@@ -120,5 +120,5 @@ class CoreBase:
         if type(ptr) is not int or not 0 <= ptr <= MAX_SIZE:
             ptr = as_pointer(ptr)
         status = free(self._raw, ptr, self._queue(stream))
-        if status:
+        if status and status != Status.FORKED:
             check(status)

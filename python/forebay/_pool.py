@@ -6,10 +6,10 @@ import ctypes
 from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p
 from typing import Any, NamedTuple, Optional
 
-from . import _library
+from . import _library, _log
 from . import _structs as s
-from ._arguments import as_device, as_numa, as_size
-from ._errors import check
+from ._arguments import as_bool, as_device, as_numa, as_size
+from ._errors import Status, check, failure
 
 FRAMEWORKS = ("c", "torch", "cupy", "numba", "cuda_core", "rmm")
 
@@ -20,6 +20,7 @@ def shared_pool() -> int:
     """The C object of the shared pool. One is enough, and it stays: the shared pool lives until the process ends."""
     global _shared
     if _shared is None:
+        _log.follow()
         out = c_void_p()
         check(_library.forebay_pool_shared(out))
         _shared = out.value
@@ -99,6 +100,7 @@ class Pool:
     _capsule: object
 
     def __init__(self, *, limit: Optional[int] = None, pinned: bool = False, numa_id: Optional[int] = None) -> None:
+        pinned = as_bool(pinned, "pinned")
         if numa_id is not None and not pinned:
             raise ValueError(f"numa_id is {numa_id} and pinned is False: only pinned memory has a NUMA node")
         options = s.Options()
@@ -122,6 +124,7 @@ class Pool:
         return pool
 
     def _own(self, made: c_void_p) -> None:
+        _log.follow()
         self._handle = made.value or 0
         self._capsule = _new_capsule(self._handle)
 
@@ -133,7 +136,10 @@ class Pool:
     @property
     def driver(self) -> str:
         """``"cuda"`` or ``"host"``."""
-        return str(_library.forebay_driver_name(self._handle).decode())
+        name = _library.forebay_driver_name(self._handle)
+        if name is None:
+            raise failure(Status.FORKED)
+        return str(name.decode())
 
     @property
     def device_count(self) -> int:

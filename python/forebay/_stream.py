@@ -149,8 +149,8 @@ def _told(pool: Optional[Pool]) -> int:
 
 
 def synchronize(device_id: int, handle: Optional[int]) -> None:
-    """Waits on the host until the work queued on a stream is done. Memory of no device: device 0's."""
-    check(_library.forebay_stream_synchronize(shared_pool(), max(device_id, 0), handle))
+    """Waits on the host until the work queued on a stream is done; `device_id` says whose if it is a default one."""
+    check(_library.forebay_stream_synchronize(shared_pool(), device_id, handle))
 
 
 def resolve(stream: Any) -> tuple[int, object]:

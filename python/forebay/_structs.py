@@ -231,7 +231,9 @@ class BufferInfo(Structure):
         ("is_closed", c_uint32),
         ("ipc_path", c_uint32),
         ("has_resource", c_uint32),
-        ("reserved", c_uint64 * 4),
+        ("stream_device", c_int32),
+        ("reserved0", c_uint32),
+        ("reserved", c_uint64 * 3),
     ]
 
 

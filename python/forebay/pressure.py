@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import logging
+import os
 import sys
 import threading
 from ctypes import CFUNCTYPE, byref, c_bool, c_int32, c_uint64, c_void_p, cast
@@ -73,6 +74,15 @@ def stop() -> None:
 
 _stopped: list[Any] = []
 atexit.register(stop)
+
+
+def _renew_locks() -> None:
+    """A child of ``fork`` has no thread that would let go of them, and takes one at its end."""
+    global _busy, _guard
+    _busy, _guard = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def relieve(device_id: int, size: int, pool: Optional[Pool] = None) -> bool:

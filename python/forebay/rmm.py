@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 from . import pressure
 from ._arguments import as_device
-from ._errors import failure
+from ._errors import Status, failure
 from ._frameworks import RMM, need, raw, ready
 from ._hot import free, malloc
 from ._pool import Pool
@@ -35,9 +35,18 @@ def _functions(pool: Pool, device: int) -> tuple[Callable[[int, Any], int], Call
     def allocate(size: int, stream: Any, malloc: Any = malloc, keep: Pool = pool) -> int:
         return malloc(handle, RMM, size, device, stream.__cuda_stream__()[1])  # type: ignore[no-any-return]
 
-    def deallocate(ptr: int, size: int, stream: Any, free: Any = free, failure: Any = failure, log: Any = _log) -> None:
+    def deallocate(
+        ptr: int,
+        size: int,
+        stream: Any,
+        free: Any = free,
+        failure: Any = failure,
+        log: Any = _log,
+        forked: int = Status.FORKED,
+    ) -> None:
         status = free(handle, ptr, stream.__cuda_stream__()[1])
-        if status:
+        # In a forked child the memory is the parent's.
+        if status and status != forked:
             # RMM's own callers cannot be told: for C++ a deallocation does not fail.
             log.error("%d bytes at %#x could not be given back: %s", size, ptr, failure(status))
 

@@ -46,8 +46,12 @@ pub struct ForebayBufferInfo {
     pub ipc_path: u32,
     /// 1: it is of a resource.
     pub has_resource: u32,
+    /// The device whose stream `stream` is if it is a default one. Not -1 for memory of the host either.
+    pub stream_device: i32,
     /// Zero.
-    pub reserved: [u64; 4],
+    pub reserved0: u32,
+    /// Zero.
+    pub reserved: [u64; 3],
 }
 
 // SAFETY: the struct is `repr(C)` and begins with `size` and `version`.
@@ -56,7 +60,7 @@ unsafe impl Versioned for ForebayBufferInfo {
     const NAMES: (&'static str, &'static str) = ("forebay_buffer_info", "set its size and version before the call");
 
     fn is_clean(&self) -> bool {
-        self.reserved == [0; 4]
+        self.reserved0 == 0 && self.reserved == [0; 3]
     }
 }
 
@@ -84,7 +88,9 @@ fn info(buffer: &Buffer) -> ForebayBufferInfo {
         is_closed: info.is_closed.into(),
         ipc_path: path as u32,
         has_resource: buffer.resource().is_some().into(),
-        reserved: [0; 4],
+        stream_device: info.context.0 as i32,
+        reserved0: 0,
+        reserved: [0; 3],
     }
 }
 

@@ -11,9 +11,10 @@ use super::cupy_hooks as hooks;
 use super::cxx;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, address, pointer};
+use super::log::shared;
 use super::memory::ForebayFramework;
 use super::python;
-use crate::resource::{Pool, existing, shared};
+use crate::resource::{Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// Gives the stream that CuPy's calling thread uses on a device now.
@@ -162,9 +163,11 @@ fn free_unseen<'a, T: Target + 'a>(
     if quick(stream) {
         return;
     }
-    if let Err(fault) = guard::result(|| find()?.free(address(ptr), stream)) {
-        tracing::error!(hook = "free of CuPy", "{}", fault.text());
-    }
+    let at = address(ptr);
+    guard::unanswered(
+        || find()?.free(at, stream),
+        |why| tracing::warn!(hook = "free of CuPy", address = %at, %stream, "{why}"),
+    );
 }
 
 /// The pool that `param` names; `None` if that is the shared one and it is not made yet.

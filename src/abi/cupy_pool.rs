@@ -184,8 +184,8 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
     cupy::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, |_| None, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream, and behind everything the device has if that is not the stream it
-/// was allocated on, which may be gone. A pointer that the pool of `device` did not give is refused. Never raises.
+/// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
+/// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.

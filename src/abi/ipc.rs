@@ -13,6 +13,7 @@ use super::choices::ForebayResourceKind;
 use super::guard::{self, Fault};
 use super::handle::{ForebayBuffer, ForebayPool, ForebayResource, address, output, stream as handle};
 use super::resource_create::driver;
+use super::resource_options::named;
 use super::status::ForebayStatus;
 use crate::resource::Error;
 use crate::resource::buffer::{Buffer, export_foreign, export_pointer};
@@ -75,7 +76,8 @@ fn not_a_pool() -> Error {
 }
 
 /// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's buffers.
-/// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter. `fd` stays the caller's, who may close it after
+/// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned memory the one
+/// in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it after
 /// the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is given
 /// and `fd` is not looked at. A named pool is registered. Any thread.
 ///
@@ -111,6 +113,7 @@ pub unsafe extern "C" fn forebay_resource_from_allocation_handle(
         let name = if uuid.is_null() { None } else { Some(unsafe { self::uuid(uuid)? }) };
         // SAFETY: borrowed for the call; a number that is no open descriptor is refused by the system.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let device = if kind == Kind::Pinned { named(device) } else { Some(device) };
         let pool = driver_pool::from_allocation_handle(driver()?, kind, device, fd, name)?;
         out.write(ForebayResource::into_raw(pool));
         Ok(())
@@ -194,6 +197,41 @@ pub unsafe extern "C" fn forebay_buffer_get_ipc_descriptor(
     })
 }
 
+/// # Safety
+/// `descriptor` is NULL or points to `bytes` bytes.
+unsafe fn decode(descriptor: *const ForebayIpcDescriptor, bytes: u64) -> Result<Descriptor, Fault> {
+    if descriptor.is_null() {
+        return Err(Fault::Null("descriptor"));
+    }
+    // More than a descriptor is refused by its length, not read.
+    let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(DESCRIPTOR_BYTES + 1);
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { std::slice::from_raw_parts(descriptor.cast::<u8>(), length) };
+    Ok(Descriptor::decode(bytes)?)
+}
+
+/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with the
+/// memory. Any thread.
+///
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
+///
+/// # Safety
+/// `descriptor` is NULL or points to `bytes` bytes; `size` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_ipc_descriptor_size(
+    descriptor: *const ForebayIpcDescriptor,
+    bytes: u64,
+    size: *mut u64,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let size = unsafe { output(size, "size")? };
+        // SAFETY: as the caller promises.
+        size.write(unsafe { decode(descriptor, bytes)? }.bytes());
+        Ok(())
+    })
+}
+
 /// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of the
 /// memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered; for
 /// memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The descriptor
@@ -217,14 +255,8 @@ pub unsafe extern "C" fn forebay_buffer_from_ipc_descriptor(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(out, "out")? };
-        if descriptor.is_null() {
-            return Err(Fault::Null("descriptor"));
-        }
-        // More than a descriptor is refused by its length, not read.
-        let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(DESCRIPTOR_BYTES + 1);
         // SAFETY: as the caller promises.
-        let bytes = unsafe { std::slice::from_raw_parts(descriptor.cast::<u8>(), length) };
-        let descriptor = Descriptor::decode(bytes)?;
+        let descriptor = unsafe { decode(descriptor, bytes)? };
         // SAFETY: as the caller promises.
         let resource = if resource.is_null() { None } else { Some(unsafe { ForebayResource::get(resource)? }) };
         let buffer = Buffer::from_ipc_descriptor(&driver()?, resource, &descriptor, handle(stream))?;

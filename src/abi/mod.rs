@@ -14,6 +14,7 @@ pub mod handle;
 pub mod host;
 pub mod ipc;
 pub mod limits;
+pub mod log;
 pub mod memory;
 pub mod memory_at_once;
 pub mod pool;

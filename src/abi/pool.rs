@@ -5,11 +5,12 @@ use std::ffi::{CStr, c_char, c_void};
 use super::choices::ForebayLocation;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, output};
+use super::log::shared;
 use super::python;
 use super::resource_options::node;
 use super::status::ForebayStatus;
 use crate::driver::Choice;
-use crate::resource::{Error, Location, Options, Pool, configure, shared};
+use crate::resource::{Error, Location, Options, Pool, configure, log};
 
 /// Layout of `forebay_options`.
 pub const FOREBAY_OPTIONS_VERSION: u32 = 1;
@@ -28,7 +29,7 @@ pub struct ForebayOptions {
     pub limit: u64,
     /// The same as a share of the device's memory, above 0 and up to 1; 0: none. FOREBAY_FRACTION.
     pub fraction: f64,
-    /// Largest chunk of physical memory in bytes, a power of two; 0: follows the pool. FOREBAY_MAX_CHUNK.
+    /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool. FOREBAY_MAX_CHUNK.
     pub max_chunk: u64,
     /// Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
     pub location: u32,
@@ -46,6 +47,7 @@ pub struct ForebayOptions {
 /// # Safety
 /// `options` is NULL or points to a readable `forebay_options` of the size it names.
 unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
+    log::start()?;
     if options.is_null() {
         return Ok(Options::from_environment()?);
     }
@@ -106,7 +108,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
 
 /// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read; `options` is then not written.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -115,6 +117,7 @@ pub unsafe extern "C" fn forebay_options_init(options: *mut ForebayOptions) -> F
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(options, "options")? };
+        log::start()?;
         let read = Options::from_environment()?;
         out.write(ForebayOptions {
             size: size_of::<ForebayOptions>() as u32,

@@ -23,7 +23,11 @@
  *             forebay_private_end after it, forebay_private_release when the graph is gone.
  * Addresses   A block's address never changes while it is live.
  * Driver      FOREBAY_DRIVER=cuda (the default) or host: RAM instead of a GPU, for tests and machines without one.
+ * Log         What is in no status, such as a bad free through a framework's hook, goes to stderr as warnings; FOREBAY_LOG=off,
+ *             error, warn, info or debug says otherwise, and forebay_log_set_callback gives it to the program instead.
  * fork        CUDA does not work in a child of fork(), and neither does this library once it was used: there every call
- *             answers FOREBAY_STATUS_FORKED. exec and spawn are fine.
+ *             answers FOREBAY_STATUS_FORKED at once, or NULL or 0 where it has no status. What ends an object or frees
+ *             memory does nothing, deleters of DLPack tensors included: all of it stays the parent's. Texts, versions and
+ *             forebay_block_size_for are as ever. exec and spawn are fine.
  * exit        The shared pool is not taken down. Freeing while the process ends, also after CUDA is gone, is harmless.
  */

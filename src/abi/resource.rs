@@ -221,13 +221,16 @@ pub unsafe extern "C" fn forebay_resource_allocate_pointer(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
-        out.write(pointer(resource.allocate(bytes, handle(stream))?));
+        out.write(pointer(resource.allocate_pointer(bytes, handle(stream))?));
         Ok(())
     })
 }
 
 /// Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
 /// closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer, also one
+/// that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes then.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `stream` names a living stream.
@@ -241,7 +244,23 @@ pub unsafe extern "C" fn forebay_resource_deallocate(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let resource = unsafe { ForebayResource::get(resource)? };
-        Ok(resource.deallocate(address(ptr), bytes, handle(stream))?)
+        Ok(resource.deallocate_pointer(address(ptr), bytes, Some(handle(stream)))?)
+    })
+}
+
+/// The same in the order of the stream of the allocation. Any thread.
+///
+/// # Safety
+/// `resource` is NULL or a live resource object; the stream of the allocation is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_resource_deallocate_pointer(
+    resource: *mut ForebayResource,
+    ptr: *mut c_void,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let resource = unsafe { ForebayResource::get(resource)? };
+        Ok(resource.deallocate_pointer(address(ptr), 0, None)?)
     })
 }
 

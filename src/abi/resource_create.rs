@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, ForebayResource, output};
+use super::log::shared;
 use super::memory::ForebayFramework;
 use super::resource_options::{
     ForebayDeviceResourceOptions, ForebayHostResourceOptions, ForebayManagedResourceOptions,
-    ForebayPinnedResourceOptions, ForebayVirtualResourceOptions,
+    ForebayPinnedResourceOptions, ForebayVirtualResourceOptions, named,
 };
 use super::status::ForebayStatus;
 use super::versioned::options as read;
 use crate::driver::{Driver, HostFlags};
 use crate::resource::driver_pool::{self, DeviceOptions, ManagedOptions, PinnedOptions};
+use crate::resource::memory_resource::device_or_current;
 use crate::resource::own_pool::OwnPool;
 use crate::resource::plain::{Plain, PlainResource};
-use crate::resource::shared;
 use crate::resource::virtual_memory::{VirtualOptions, VirtualResource};
-use crate::units::DeviceId;
 
 pub(super) fn driver() -> Result<Arc<dyn Driver>, Fault> {
     Ok(Arc::clone(shared()?.driver()))
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn forebay_device_resource_create(
     })
 }
 
-/// A stream-ordered pool of pinned host memory as a resource. NULL options: the pool that is current, or the default one,
-/// not owned. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
+/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
+/// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
 /// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
 /// it with `forebay_resource_destroy`. Any thread.
 ///
@@ -85,10 +85,8 @@ pub unsafe extern "C" fn forebay_managed_resource_create(
         // SAFETY: as the caller promises.
         let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
         let driver = driver()?;
-        let nearest = |device: i32| {
-            let device = DeviceId(u32::try_from(device).unwrap_or(u32::MAX));
-            Ok(if device.0 < driver.device_count() { driver.capabilities(device)?.numa_node } else { None })
-        };
+        let nearest =
+            |device: Option<i32>| Ok(driver.capabilities(device_or_current(driver.as_ref(), device)?)?.numa_node);
         let options = options.map_or(Ok(ManagedOptions::default()), |options| options.translate(nearest))?;
         out.write(ForebayResource::into_raw(driver_pool::managed(driver, options)?));
         Ok(())
@@ -123,7 +121,7 @@ pub unsafe extern "C" fn forebay_virtual_resource_create(
 }
 
 /// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-/// waits for the whole device. NULL options: portable and mapped, for device 0. The caller owns the object and frees it
+/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
 /// with `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
@@ -137,8 +135,8 @@ pub unsafe extern "C" fn forebay_host_resource_create(
         // SAFETY: as the caller promises.
         let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
         let (device, flags) = match options {
-            None => (0, HostFlags { portable: true, mapped: true, write_combined: false }),
-            Some(options) => (options.device, options.translate()?),
+            None => (None, HostFlags { portable: true, mapped: true, write_combined: false }),
+            Some(options) => (named(options.device), options.translate()?),
         };
         out.write(ForebayResource::into_raw(Arc::new(PlainResource::new(driver()?, device, Plain::Host(flags))?)));
         Ok(())

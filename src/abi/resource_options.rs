@@ -50,7 +50,8 @@ pub struct ForebayPinnedResourceOptions {
     pub ipc_enabled: u32,
     /// The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
     pub numa_id: i32,
-    /// In whose context the pool's calls are made.
+    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+    /// Streams of every device can be used.
     pub device: i32,
     /// 1: Forebay's own pinned pool, whatever the driver has.
     pub own_pool: u32,
@@ -78,7 +79,7 @@ pub struct ForebayManagedResourceOptions {
     pub preferred_location_type: u32,
     /// The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
     pub preferred_location: i32,
-    /// In whose context the pool's calls are made.
+    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
     pub device: i32,
     /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
     pub handle: u64,
@@ -137,7 +138,7 @@ pub struct ForebayHostResourceOptions {
     pub write_combined: u32,
     /// Zero.
     pub reserved0: u32,
-    /// In whose context the calls are made.
+    /// In whose context the calls are made. -1: the current device's, which is device 0's where no context is current.
     pub device: i32,
     /// Zero.
     pub reserved1: u32,
@@ -200,13 +201,18 @@ impl ForebayPinnedResourceOptions {
     pub(super) fn translate(&self) -> Result<PinnedOptions, Fault> {
         Ok(PinnedOptions {
             source: source(self.source, self.handle)?,
-            device: self.device,
+            device: named(self.device),
             ipc: flag("ipc_enabled", self.ipc_enabled)?,
             numa_node: node("numa_id", self.numa_id)?,
             max_size: self.max_size,
             own: flag("own_pool", self.own_pool)?,
         })
     }
+}
+
+/// A device; `None` for -1, the current one.
+pub(super) fn named(device: i32) -> Option<i32> {
+    Some(device).filter(|&device| device != -1)
 }
 
 /// A NUMA node; `None` for -1.
@@ -223,7 +229,7 @@ impl ForebayManagedResourceOptions {
     /// `nearest` tells the node of a device.
     pub(super) fn translate(
         &self,
-        nearest: impl FnOnce(i32) -> Result<Option<u32>, Error>,
+        nearest: impl FnOnce(Option<i32>) -> Result<Option<u32>, Error>,
     ) -> Result<ManagedOptions, Fault> {
         let preferred = match ForebayLocation::read(self.preferred_location_type)? {
             ForebayLocation::None => None,
@@ -235,13 +241,16 @@ impl ForebayManagedResourceOptions {
             ForebayLocation::HostNuma => {
                 let node = match node("preferred_location", self.preferred_location)? {
                     Some(node) => Some(node),
-                    None => nearest(self.device)?,
+                    None => nearest(named(self.device))?,
                 };
                 let unknown = || {
                     let device = self.device;
                     Error::Unsupported(
-                        format!("the driver does not say which NUMA node is nearest to device {device}: name one")
-                            .into(),
+                        format!(
+                            "the driver does not say which NUMA node is nearest to device {device} (-1 is the current \
+                             one): name one"
+                        )
+                        .into(),
                     )
                 };
                 Some(Place::HostNuma(node.ok_or_else(unknown)?))
@@ -252,7 +261,7 @@ impl ForebayManagedResourceOptions {
                 );
             }
         };
-        Ok(ManagedOptions { source: source(self.source, self.handle)?, device: self.device, preferred })
+        Ok(ManagedOptions { source: source(self.source, self.handle)?, device: named(self.device), preferred })
     }
 }
 
@@ -333,7 +342,7 @@ pub unsafe extern "C" fn forebay_device_resource_options_init(
     })
 }
 
-/// Fills `options`: a new pool of the driver for device 0, not shared, placed by the system. Any thread.
+/// Fills `options`: a new pool of the driver for the current device, not shared, placed by the system. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -349,7 +358,7 @@ pub unsafe extern "C" fn forebay_pinned_resource_options_init(
             source: ForebayPoolSource::New as u32,
             ipc_enabled: 0,
             numa_id: -1,
-            device: 0,
+            device: -1,
             own_pool: 0,
             reserved0: 0,
             max_size: 0,
@@ -360,7 +369,7 @@ pub unsafe extern "C" fn forebay_pinned_resource_options_init(
     })
 }
 
-/// Fills `options`: a new pool for device 0, without a preferred location. Any thread.
+/// Fills `options`: a new pool for the current device, without a preferred location. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -376,7 +385,7 @@ pub unsafe extern "C" fn forebay_managed_resource_options_init(
             source: ForebayPoolSource::New as u32,
             preferred_location_type: ForebayLocation::None as u32,
             preferred_location: -1,
-            device: 0,
+            device: -1,
             handle: 0,
             reserved: [0; 4],
         });
@@ -415,7 +424,7 @@ pub unsafe extern "C" fn forebay_virtual_resource_options_init(
     })
 }
 
-/// Fills `options`: portable and mapped, for device 0. Any thread.
+/// Fills `options`: portable and mapped, for the current device. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -430,7 +439,7 @@ pub unsafe extern "C" fn forebay_host_resource_options_init(options: *mut Foreba
             mapped: 1,
             write_combined: 0,
             reserved0: 0,
-            device: 0,
+            device: -1,
             reserved1: 0,
             reserved: [0; 4],
         });

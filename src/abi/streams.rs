@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::guard::{self, Fault};
 use super::handle::{ForebayPool, address, output, pointer, stream as handle};
 use super::status::ForebayStatus;
+use crate::resource::memory_resource::device_of_stream;
 use crate::units::Address;
 
 /// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn forebay_stream_create(
     })
 }
 
-/// Unregisters and destroys a stream made by `forebay_stream_create`. Its queued work still runs, and blocks freed on it
+/// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
 /// stay safe. Any thread.
 ///
 /// # Safety
@@ -87,17 +88,12 @@ pub unsafe extern "C" fn forebay_stream_destroy(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        pool.stream_unregister(device, handle(stream))?;
-        if let Err(error) = pool.driver().stream_destroy(pool.device(device)?.device(), handle(stream)) {
-            // It lives on as it was, and the call can be made again.
-            pool.stream_register(device, handle(stream))?;
-            return Err(error.into());
-        }
-        Ok(())
+        Ok(pool.stream_destroy(device, handle(stream))?)
     })
 }
 
-/// Waits on the host until the work queued on `stream` is done. Any thread.
+/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
+/// thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -110,7 +106,9 @@ pub unsafe extern "C" fn forebay_stream_synchronize(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        Ok(pool.driver().stream_synchronize(pool.device(device)?.device(), handle(stream))?)
+        let (driver, stream) = (pool.driver(), handle(stream));
+        let device = device_of_stream(driver.as_ref(), pool.device(device)?.device(), stream);
+        Ok(driver.stream_synchronize(device, stream)?)
     })
 }
 

@@ -9,8 +9,9 @@ use std::ffi::{c_int, c_void};
 use super::cxx::{self, StreamFilter};
 use super::guard::{self, Fault};
 use super::handle::{address, pointer, stream as handle};
+use super::log::shared;
 use super::memory::ForebayFramework;
-use crate::resource::{Error, existing, shared};
+use crate::resource::{Error, existing};
 
 /// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 ///
@@ -57,11 +58,12 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
     if existing().is_some_and(|pool| pool.free_quick(address(ptr), handle(stream))) {
         return;
     }
-    let result = guard::result(|| match existing() {
+    let free = || match existing() {
         Some(pool) => Ok(pool.free(address(ptr), handle(stream))?),
         None => Ok(()),
-    });
-    report("forebay_torch_free", result);
+    };
+    let (at, stream) = (address(ptr), handle(stream));
+    guard::unanswered(free, |why| tracing::warn!(hook = "forebay_torch_free", address = %at, %stream, "{why}"));
 }
 
 /// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.
@@ -70,7 +72,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
 /// Called as PyTorch does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_init(_device_count: c_int) {
-    throwing(|| shared().map(drop).map_err(Fault::from));
+    throwing(|| shared().map(drop));
 }
 
 /// For `set_reset_fn`, PyTorch's `empty_cache`: gives all free memory back to the driver. Any thread.
@@ -79,13 +81,12 @@ pub unsafe extern "C-unwind" fn forebay_torch_init(_device_count: c_int) {
 /// Called as PyTorch does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_reset() {
-    let result = guard::result(|| {
+    let _ = guard::status(|| {
         if let Some(pool) = existing() {
             pool.trim_all();
         }
         Ok(())
     });
-    report("forebay_torch_reset", result);
 }
 
 /// For `set_memory_fraction_fn`: limits the pool to a share of the device's memory. Throws `std::runtime_error` for a
@@ -121,11 +122,15 @@ pub unsafe extern "C-unwind" fn forebay_torch_base_alloc(ptr: *mut c_void, size:
 /// Called as PyTorch does; `stream` lives until the block is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
-    let result = guard::result(|| match existing() {
+    let record = || match existing() {
         Some(pool) if !ptr.is_null() => Ok(pool.record_use(address(ptr), handle(stream))?),
         _ => Ok(()),
-    });
-    report("forebay_torch_record_stream", result);
+    };
+    let (at, stream) = (address(ptr), handle(stream));
+    guard::unanswered(
+        record,
+        |why| tracing::debug!(hook = "forebay_torch_record_stream", address = %at, %stream, "{why}"),
+    );
 }
 
 /// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
@@ -168,11 +173,12 @@ pub unsafe extern "C-unwind" fn forebay_torch_end_allocate_to_pool(device: c_int
 /// Called as PyTorch does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_release_pool(device: c_int, id_first: u64, id_second: u64) {
-    let result = guard::result(|| match existing() {
+    let release = || match existing() {
         Some(pool) => Ok(pool.private_release(device, pool_id(id_first, id_second))?),
         None => Ok(()),
-    });
-    report("forebay_torch_release_pool", result);
+    };
+    // Nothing is lost: PyTorch also ends pools that nothing was ever allocated from.
+    guard::unanswered(release, |why| tracing::debug!(hook = "forebay_torch_release_pool", device, "{why}"));
 }
 
 pub(super) fn pool_id(first: u64, second: u64) -> u128 {
@@ -188,12 +194,5 @@ fn throwing<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
             cxx::throw(exception);
             None
         }
-    }
-}
-
-/// For hooks that must not throw: the message is in `forebay_last_error_message`, and in the log.
-fn report(hook: &'static str, result: Result<(), Fault>) {
-    if let Err(fault) = result {
-        tracing::error!(hook, "{}", fault.text());
     }
 }

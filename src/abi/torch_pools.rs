@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_void};
 
 use super::guard;
 use super::handle::{address, output, stream as handle};
+use super::log::shared;
 use super::memory::ForebayFramework;
 use super::status::ForebayStatus;
 use super::torch::pool_id;
-use crate::resource::shared;
 
 /// Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
 /// Any thread.

@@ -23,6 +23,7 @@ mod sharing;
 mod virtual_memory;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 pub use error::{DriverError, ErrorKind};
 pub use host_memory::{HostFlags, HostMemory, PointerInfo, PointerKind};
@@ -113,8 +114,23 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// How many devices there are.
     fn device_count(&self) -> u32;
 
+    /// How much time has passed since the driver was opened. Never goes back. The host driver's time is what its calls are
+    /// priced at and what a program [lets pass](Driver::pass), so that what depends on time is the same on every machine, busy or not.
+    fn now(&self) -> Duration;
+
+    /// Lets time pass on a driver whose time is not the machine's: what the program would have taken between its calls. Nothing elsewhere.
+    fn pass(&self, _time: Duration) {}
+
     /// What `device` can do. pre: `device < device_count()`, here and below.
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities>;
+
+    /// The device of the context that is current on this thread; `None` where there is none, as on the host driver, which has
+    /// no contexts.
+    fn current_device(&self) -> Option<DeviceId>;
+
+    /// The device of a stream, whichever `device` is; `None` for a default stream, which every device has, and where the
+    /// driver does not say. pre: `stream` is alive.
+    fn stream_device(&self, device: DeviceId, stream: StreamHandle) -> Option<DeviceId>;
 
     /// 16 bytes that name the same device in every process, whatever its ordinal there.
     fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]>;

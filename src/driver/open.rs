@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::cuda::CudaDriver;
 use super::host::{HostDriver, HostOptions};
-use super::process::is_forked;
+use super::process::{is_forked, watch_fork};
 use super::{Driver, DriverError, ErrorKind, Result};
 
 /// The variable that chooses the driver.
@@ -49,6 +49,8 @@ impl Choice {
 ///
 /// errors: [`ErrorKind::NoDriver`] when CUDA cannot be used here, with what is missing.
 pub fn open(choice: Choice) -> Result<Arc<dyn Driver>> {
+    // First of all: from here on there are locks that a child would find held, and state of the driver's that does not work there.
+    watch_fork();
     match choice {
         Choice::Cuda => Ok(Arc::new(CudaDriver::open()?)),
         Choice::Host => Ok(host()?),

@@ -62,6 +62,9 @@ pub trait Pools {
     /// Ends a pool that was created or imported here. Memory of it that is still in use stays until it is freed.
     fn pool_destroy(&self, device: DeviceId, pool: PoolHandle) -> Result<()>;
 
+    /// Where the memory of a pool that is not managed lies; `None` where the driver does not say (CUDA before 13.1).
+    fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>>;
+
     /// Reads an attribute.
     fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64>;
 

@@ -1,9 +1,10 @@
 //! What is the whole process's: forks, and the memory of its host; and whose another process is.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Once};
+use std::time::{Duration, Instant};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -56,20 +57,37 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether the kernel can do what [`pass_barrier_everywhere`] is for.
+/// Whether the kernel refused a barrier after it had agreed to give them.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the kernel can do what [`pass_barrier_everywhere`] is for. May become false, never true again.
 pub fn can_pass_barrier_everywhere() -> bool {
     static ABLE: LazyLock<bool> = LazyLock::new(|| membarrier(REGISTER));
-    *ABLE
+    *ABLE && !REFUSED.load(Ordering::Relaxed)
 }
 
 /// Makes every thread of the process that runs now pass a full memory barrier; the others passed one when they stopped. Takes
 /// microseconds. Only of use after [`can_pass_barrier_everywhere`] said so.
+///
+/// The kernel may refuse it all the same: a seccomp filter was set since, or it has no memory. Then this waits instead, for far longer
+/// than any store stays in its processor, and says so from then on.
 pub fn pass_barrier_everywhere() {
-    if !membarrier(BARRIER) {
-        let error = io::Error::last_os_error();
-        unreachable!("membarrier answered {error} after it had been registered");
+    if membarrier(BARRIER) {
+        return;
+    }
+    let error = io::Error::last_os_error();
+    if !REFUSED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(%error, "membarrier is refused since; locks are taken with atomic instructions from now on");
+    }
+    // A store reaches the cache within a microsecond, and when its thread is interrupted, at once. No system call, as that may be refused too.
+    let begun = Instant::now();
+    while begun.elapsed() < STORES_ARE_SEEN {
+        std::hint::spin_loop();
     }
 }
+
+/// After so long a store of any thread is seen by all.
+const STORES_ARE_SEEN: Duration = Duration::from_millis(5);
 
 /// All memory of the host, in bytes.
 pub fn host_memory() -> super::Result<u64> {
@@ -83,19 +101,68 @@ pub fn host_memory() -> super::Result<u64> {
     Ok(info.totalram * u64::from(info.mem_unit))
 }
 
-/// The effective user of the process at the other end of a UNIX socket, as it was when it connected or listened.
+/// The process at the other end of a UNIX socket, as it was when it connected or listened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its effective user, by the number that it has in this user namespace.
+    pub user: u32,
+    /// Whether that number is one user's. Where not every user has one, all that have none read as the same.
+    pub is_named: bool,
+    /// Whether the kernel let this process signal it, and told which process it is (`SO_PEERPIDFD`, from Linux 6.5). A process whose
+    /// user has no number here may signal its own user's processes, and those of its namespace.
+    pub may_be_signalled: bool,
+}
+
+/// The other end of a UNIX socket.
 ///
 /// Asked for here and not through a crate that gives the process's number as well: that number is 0 where the other
 /// process cannot be seen from this PID namespace, which such crates hold to be impossible.
-pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of_val(&peer) as libc::socklen_t;
-    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: `peer` has the type that this option fills in, and `length` is its size.
-    let failed =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut peer).cast(), &raw mut length) };
-    if failed != 0 || length as usize != size_of_val(&peer) {
+    // SAFETY: the struct is the one that this option fills in.
+    unsafe { socket_option(socket, libc::SO_PEERCRED, &mut peer)? };
+    let is_named = peer.uid != overflow_user() || every_user_has_a_number();
+    Ok(Peer { user: peer.uid, is_named, may_be_signalled: !is_named && may_signal(socket) })
+}
+
+/// # Safety
+/// `value` is of the type that the option has, and every value of it is valid.
+unsafe fn socket_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_mut(value).cast();
+    // SAFETY: `value` has as many bytes as `length` says.
+    let failed = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut length) };
+    if failed != 0 || length as usize != size_of::<T>() {
         return Err(io::Error::last_os_error());
     }
-    Ok(peer.uid)
+    Ok(())
+}
+
+/// The number of every user that has none in this user namespace.
+fn overflow_user() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65534)
+}
+
+/// Whether no user is without a number in this user namespace, as in the first one.
+fn every_user_has_a_number() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let counts = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    // The last number means none.
+    counts.sum::<u64>() >= u32::MAX.into()
+}
+
+fn may_signal(socket: BorrowedFd<'_>) -> bool {
+    /// Linux's number, which `libc` lacks.
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: libc::c_int = -1;
+    // SAFETY: the option is an integer.
+    if unsafe { socket_option(socket, SO_PEERPIDFD, &mut fd) }.is_err() || fd < 0 {
+        return false;
+    }
+    // SAFETY: the kernel opened it for us just now.
+    let process = unsafe { OwnedFd::from_raw_fd(fd) };
+    let (none, no_flags) = (std::ptr::null::<libc::siginfo_t>(), 0);
+    // SAFETY: no signal is sent: 0 asks whether one may be.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), 0, none, no_flags) == 0 }
 }

@@ -24,8 +24,6 @@ pub struct ArenaOptions {
     pub max_chunk_pages: u64,
     /// Whether chunks can be moved. Plain segments cannot, and blocks never span two of them.
     pub movable: bool,
-    /// Whether a chunk that is in use in part may be mapped once more, for the rest of it.
-    pub shared_chunks: bool,
 }
 
 /// The old place of a chunk that moved.
@@ -61,6 +59,7 @@ pub struct Arena {
     pub(super) slab: Slab,
     pub(super) chunks: Chunks,
     pub(super) owners: Vec<OwnerState>,
+    vacant_owners: Vec<Owner>,
     /// Of each zone, in address order.
     pub(super) holes: [BTreeMap<u64, BlockId>; 2],
     /// Free blocks of at least a page.
@@ -83,6 +82,7 @@ impl Arena {
             slab: Slab::default(),
             chunks: Chunks::new(options.small_pages),
             owners: Vec::new(),
+            vacant_owners: Vec::new(),
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
@@ -112,7 +112,6 @@ impl Arena {
             small_grains: 0,
             max_chunk_pages: 0,
             movable: true,
-            shared_chunks: false,
         };
         Self::new(options, Arc::new(Table::new(&options)))
     }
@@ -143,9 +142,9 @@ impl Arena {
     /// A new owner; `private` memory is used by its owner alone until [`Arena::promote`] ends that.
     pub fn owner_add(&mut self, private: bool) -> Owner {
         let state = OwnerState { alive: true, private, ..OwnerState::default() };
-        if let Some(id) = self.owners.iter().position(|owner| !owner.alive) {
-            self.owners[id] = state;
-            return id as Owner;
+        if let Some(id) = self.vacant_owners.pop() {
+            self.owners[id as usize] = state;
+            return id;
         }
         self.owners.push(state);
         (self.owners.len() - 1) as Owner
@@ -155,6 +154,7 @@ impl Arena {
     pub fn owner_remove(&mut self, owner: Owner) {
         debug_assert_eq!(self.owners[owner as usize].free, 0);
         self.owners[owner as usize].alive = false;
+        self.vacant_owners.push(owner);
     }
 
     /// Free grains in this owner's order.
@@ -171,6 +171,34 @@ impl Arena {
             Some(id) => id,
             None => self.claim_nobodys(owner, grains)?,
         };
+        Some(self.give_out(id, grains))
+    }
+
+    /// The same wherever any is: in the zone of the others too, and however long it takes to find. For when the request fails otherwise.
+    pub fn take_anywhere(&mut self, owner: Owner, grains: u64) -> Option<u64> {
+        let zone = self.zone_for(grains);
+        let other = self.least_in(1 - zone, grains);
+        let (id, grains) = [(zone, grains), (1 - zone, other)]
+            .into_iter()
+            .find_map(|(zone, grains)| Some((self.tightest(owner, zone, grains)?, grains)))?;
+        Some(self.give_out(id, grains))
+    }
+
+    /// How many grains are given out for a request of so many in a zone: the table has no cells for small blocks among large ones, so there
+    /// they are longer than their headers say.
+    pub(super) fn least_in(&self, zone: usize, grains: u64) -> u64 {
+        if zone == 1 { grains.max(self.options.small_grains + 1) } else { grains }
+    }
+
+    /// The shortest free block of a zone that has `grains`, of the owner's and nobody's.
+    fn tightest(&self, owner: Owner, zone: usize, grains: u64) -> Option<BlockId> {
+        let free =
+            [owner, IDLE].into_iter().flat_map(|of| self.owners[of as usize].sets[zone].at_least(&self.slab, grains));
+        free.filter(|&id| self.slab[id].len >= grains).min_by_key(|&id| self.slab[id].len)
+    }
+
+    /// The first `grains` of a free block that has them.
+    fn give_out(&mut self, id: BlockId, grains: u64) -> u64 {
         let block = &self.slab[id];
         let start = block.start;
         let taken = if block.len > grains {
@@ -180,7 +208,7 @@ impl Arena {
             id
         };
         self.make_live(taken);
-        Some(start)
+        start
     }
 
     /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
@@ -311,7 +339,7 @@ impl Arena {
             Kind::Hole => {
                 self.holes[self.zone_at(start)].insert(start, id);
             }
-            Kind::Live | Kind::Retiring | Kind::Elsewhere => {}
+            Kind::Live | Kind::Retiring => {}
         }
     }
 
@@ -322,7 +350,7 @@ impl Arena {
             Kind::Hole => {
                 self.holes[self.zone_at(start)].remove(&start);
             }
-            Kind::Live | Kind::Retiring | Kind::Elsewhere => {}
+            Kind::Live | Kind::Retiring => {}
         }
     }
 
@@ -389,7 +417,7 @@ impl Arena {
                     }
                 }
                 Kind::Hole => true,
-                Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
+                Kind::Live | Kind::Retiring => false,
             }
             && self.zone_at(left.start) == self.zone_at(right.start)
     }

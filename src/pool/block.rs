@@ -22,8 +22,6 @@ pub(super) enum Kind {
     Free,
     /// Left by a chunk that moved; still mapped until its fence has passed.
     Retiring,
-    /// Mapped, but used at the chunk's other place.
-    Elsewhere,
     /// Nothing is mapped.
     Hole,
 }

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::arena::Arena;
-use super::block::{BlockId, IDLE, Kind, NONE};
-use super::chunk::{ChunkId, RETIRING, UNMAPPED};
+use super::block::{Block, BlockId, IDLE, Kind, NONE};
+use super::chunk::{RETIRING, UNMAPPED};
+use super::header::State;
 
 /// Sums over all blocks, in grains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Given out, front caches included.
     pub live: u64,
+    /// Of these, beyond what the blocks' headers say: behind small blocks among large ones.
+    pub padding: u64,
     /// Mapped and unused.
     pub free: u64,
     /// Still mapped where a chunk was.
     pub retiring: u64,
-    /// Mapped, and used at the chunk's other place.
-    pub elsewhere: u64,
     /// Not mapped.
     pub hole: u64,
 }
@@ -50,10 +51,12 @@ impl Arena {
                 self.slab[prev].start
             );
             match block.kind {
-                Kind::Live => totals.live += block.len,
+                Kind::Live => {
+                    totals.live += block.len;
+                    totals.padding += self.padding(block)?;
+                }
                 Kind::Free => totals.free += block.len,
                 Kind::Retiring => totals.retiring += block.len,
-                Kind::Elsewhere => totals.elsewhere += block.len,
                 Kind::Hole => totals.hole += block.len,
             }
             self.check_pages(id)?;
@@ -76,9 +79,20 @@ impl Arena {
             totals.free
         );
         self.check_chunks()?;
-        ensure!(self.check_pairs()? == totals.elsewhere, "{} grains are elsewhere, of no pair", totals.elsewhere);
         self.check_owners(&totals)?;
         Ok(totals)
+    }
+
+    /// By how much a live block is longer than its header says.
+    fn padding(&self, block: &Block) -> Result<u64, String> {
+        let header = self.table.read(block.start);
+        let (zone, grains) = (self.zone_at(block.start), header.grains());
+        if header.state() == State::Absent || grains == block.len {
+            return Ok(0);
+        }
+        let least = self.least_in(zone, grains);
+        ensure!(least == block.len, "the block at {} has {} grains, its header {grains}", block.start, block.len);
+        Ok(least - grains)
     }
 
     pub(super) fn first_block(&self) -> BlockId {
@@ -97,7 +111,7 @@ impl Arena {
         let aligned =
             block.start.is_multiple_of(self.options.page_grains) && block.len.is_multiple_of(self.options.page_grains);
         match block.kind {
-            Kind::Live | Kind::Free | Kind::Elsewhere => {
+            Kind::Live | Kind::Free => {
                 for page in from..to {
                     let chunk = self.chunks.at(page);
                     ensure!(
@@ -152,7 +166,7 @@ impl Arena {
                 ensure!(self.holes[zone].get(&block.start) == Some(&id), "hole at {} not indexed", block.start);
                 Ok(1)
             }
-            Kind::Live | Kind::Retiring | Kind::Elsewhere => Ok(0),
+            Kind::Live | Kind::Retiring => Ok(0),
         }
     }
 
@@ -164,43 +178,13 @@ impl Arena {
     fn check_chunks(&self) -> Result<(), String> {
         let mut mapped = 0;
         for (id, chunk) in self.chunks.alive() {
-            if !self.placed(id).again {
-                mapped += chunk.pages;
-            }
+            mapped += chunk.pages;
             for page in chunk.page..chunk.end() {
                 ensure!(self.chunks.at(page) == id, "page {page} does not say that chunk {id} is there");
             }
         }
         ensure!(mapped == self.chunks.mapped, "chunks have {mapped} pages, counted {}", self.chunks.mapped);
         Ok(())
-    }
-
-    /// Of a chunk with two places every grain is used at one of them: what is elsewhere of all of them, in grains.
-    fn check_pairs(&self) -> Result<u64, String> {
-        let mut elsewhere = 0;
-        let twins = self.chunks.alive().filter(|(_, chunk)| chunk.twin.is_some()).count();
-        ensure!(twins == 2 * self.chunks.pairs.len(), "{twins} chunks have a second place, of {:?}", self.chunks.pairs);
-        for &(first, second) in &self.chunks.pairs {
-            let part = |chunk: ChunkId, other: ChunkId| {
-                let (from, to) = self.extent(chunk);
-                let twin = self.chunks.get(chunk).twin.filter(|twin| twin.chunk == other)?;
-                let block = &self.slab[twin.block];
-                let inside = block.kind == Kind::Elsewhere && from <= block.start && block.end() <= to;
-                inside.then_some((block.start - from, block.end() - from, to - from))
-            };
-            let parts = part(first, second).zip(part(second, first));
-            let Some(((a, b, len), (c, d, other_len))) = parts else {
-                return Err(format!("chunks {first} and {second} do not name blocks of their own"));
-            };
-            let whole = len == other_len && ((a, b, d) == (0, c, len) || (c, d, b) == (0, a, len));
-            let handles = (self.chunks.get(first).handle, self.chunks.get(second).handle);
-            ensure!(
-                whole && handles.0 == handles.1,
-                "chunks {first} and {second} are not one: {a}..{b} and {c}..{d} of {len}"
-            );
-            elsewhere += len;
-        }
-        Ok(elsewhere)
     }
 
     fn check_owners(&self, totals: &Totals) -> Result<(), String> {

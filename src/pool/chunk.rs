@@ -1,7 +1,5 @@
 //! Chunks: physical memory and where it is mapped.
 
-use super::block::BlockId;
-
 /// Index of a chunk.
 pub type ChunkId = u32;
 
@@ -10,7 +8,7 @@ pub(super) const UNMAPPED: ChunkId = ChunkId::MAX;
 /// Page entry: a chunk was mapped here and moved; the old mapping is still there.
 pub(super) const RETIRING: ChunkId = ChunkId::MAX - 1;
 
-/// A physical handle and a place where it is mapped. Of a handle with two places, each is a chunk.
+/// One physical handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     /// First page of the arena where it is mapped.
@@ -19,15 +17,6 @@ pub(super) struct Chunk {
     /// The driver's handle (for segments: the address), opaque here.
     pub handle: u64,
     pub alive: bool,
-    pub twin: Option<Twin>,
-}
-
-/// The other place of a chunk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Twin {
-    pub chunk: ChunkId,
-    /// The block at this place that stands for what is used at the other.
-    pub block: BlockId,
 }
 
 impl Chunk {
@@ -45,10 +34,8 @@ pub(super) struct Chunks {
     tables: [Vec<ChunkId>; 2],
     /// First page of the second zone.
     boundary: u64,
-    /// Pages of all handles.
+    /// Pages of all chunks.
     pub mapped: u64,
-    /// Chunks that are two places of one handle.
-    pub pairs: Vec<(ChunkId, ChunkId)>,
 }
 
 impl Chunks {
@@ -77,11 +64,7 @@ impl Chunks {
     }
 
     pub fn add(&mut self, page: u64, pages: u64, handle: u64) -> ChunkId {
-        self.mapped += pages;
-        self.place(Chunk { page, pages, handle, alive: true, twin: None })
-    }
-
-    fn place(&mut self, chunk: Chunk) -> ChunkId {
+        let chunk = Chunk { page, pages, handle, alive: true };
         let id = if let Some(id) = self.vacant.pop() {
             self.chunks[id as usize] = chunk;
             id
@@ -89,26 +72,9 @@ impl Chunks {
             self.chunks.push(chunk);
             (self.chunks.len() - 1) as ChunkId
         };
-        self.set(chunk.page, chunk.pages, id);
+        self.set(page, pages, id);
+        self.mapped += pages;
         id
-    }
-
-    /// Notes a second place of a chunk that has one. `here` and `there` stand for what is used at the other.
-    pub fn add_twin(&mut self, first: ChunkId, here: BlockId, page: u64, there: BlockId) {
-        let chunk = self.chunks[first as usize];
-        let second = self.place(Chunk { page, twin: Some(Twin { chunk: first, block: there }), ..chunk });
-        self.chunks[first as usize].twin = Some(Twin { chunk: second, block: here });
-        self.pairs.push((first, second));
-    }
-
-    /// Of two places only `stays` is left; the other is retiring.
-    pub fn part(&mut self, stays: ChunkId, goes: ChunkId) {
-        let chunk = self.chunks[goes as usize];
-        self.set(chunk.page, chunk.pages, RETIRING);
-        self.chunks[goes as usize].alive = false;
-        self.vacant.push(goes);
-        self.chunks[stays as usize].twin = None;
-        self.pairs.retain(|&(first, second)| first != stays && second != stays);
     }
 
     pub fn move_to(&mut self, id: ChunkId, page: u64) {

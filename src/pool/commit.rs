@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Retired};
 use super::block::{BlockId, IDLE, Kind, NONE, Owner};
-use super::chunk::{Chunk, ChunkId};
+use super::chunk::{Chunk, ChunkId, RETIRING};
 use super::plan::{Plan, Source};
 
 /// A chunk and where it is mapped.
@@ -16,8 +16,6 @@ pub struct Placed {
     pub pages: u64,
     /// The driver's handle.
     pub handle: u64,
-    /// The handle's second place: it comes with another chunk too.
-    pub again: bool,
 }
 
 impl Arena {
@@ -26,16 +24,7 @@ impl Arena {
     /// Returns the old places of moved chunks.
     /// pre: nothing changed since the plan was made.
     pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
-        let mut first = plan.first;
-        for fill in &plan.fills {
-            if let Source::Twin(rest) = fill.source {
-                let usable = self.add_twin(fill.page, rest, owner, epoch);
-                if self.slab[usable].start == plan.start {
-                    first = usable;
-                }
-            }
-        }
-        self.claim(plan, first, owner, epoch);
+        self.claim(plan, owner, epoch);
         let mut handles = created.iter();
         let mut retired = Vec::new();
         for fill in &plan.fills {
@@ -48,22 +37,22 @@ impl Arena {
                     retired.push(self.retire(chunk));
                     self.chunks.move_to(chunk, fill.page);
                 }
-                Source::Twin(_) => {}
             }
         }
         retired
     }
 
     /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
-    fn claim(&mut self, plan: &Plan, first: BlockId, owner: Owner, epoch: u64) {
+    fn claim(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
         let end = plan.start + plan.grains;
+        let mut ranges = plan.ranges.iter();
         let mut at = plan.start;
-        let mut id = first;
+        let mut id = plan.first;
         let mut claimed = NONE;
         while at < end {
             if self.slab[id].kind == Kind::Hole {
-                let (from, to) = self.mapped_in(plan, id);
-                id = self.carve(id, from, to);
+                let &(page, pages) = ranges.next().expect("one range for each hole in the window");
+                id = self.carve_pages(id, page, pages);
                 let block = &mut self.slab[id];
                 (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
                 self.attach(id);
@@ -87,14 +76,6 @@ impl Arena {
                 self.attach_merged(side);
             }
         }
-    }
-
-    /// What a plan maps of a hole: from, to.
-    fn mapped_in(&self, plan: &Plan, hole: BlockId) -> (u64, u64) {
-        let (hole, page_grains) = (&self.slab[hole], self.options.page_grains);
-        let ranges = plan.ranges.iter().map(|&(page, pages)| (page * page_grains, (page + pages) * page_grains));
-        let inside = ranges.map(|(from, to)| (from.max(hole.start), to.min(hole.end())));
-        inside.into_iter().find(|(from, to)| from < to).expect("a range for each hole in the window")
     }
 
     /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
@@ -130,6 +111,17 @@ impl Arena {
     fn carve_pages(&mut self, id: BlockId, page: u64, pages: u64) -> BlockId {
         let page_grains = self.options.page_grains;
         self.carve(id, page * page_grains, (page + pages) * page_grains)
+    }
+
+    /// A plan failed, and what it mapped at these pages of a hole cannot be unmapped now: nothing is planned there until
+    /// [`Arena::unmapped`].
+    pub fn keep_mapped(&mut self, page: u64, pages: u64) -> Retired {
+        let start = page * self.options.page_grains;
+        let (_, &hole) = self.holes[self.zone_at(start)].range(..=start).next_back().expect("a plan maps into holes");
+        let block = self.carve_pages(hole, page, pages);
+        self.slab[block].kind = Kind::Retiring;
+        self.chunks.set(page, pages, RETIRING);
+        Retired { block, page, pages, idle: true }
     }
 
     /// The free block that holds a wholly free chunk's first page.
@@ -196,9 +188,8 @@ impl Arena {
         found
     }
 
-    pub(super) fn placed(&self, chunk: ChunkId) -> Placed {
-        let Chunk { page, pages, handle, twin, .. } = self.chunks.get(chunk);
-        let again = twin.is_some_and(|twin| twin.chunk < chunk);
-        Placed { chunk, page, pages, handle, again }
+    fn placed(&self, chunk: ChunkId) -> Placed {
+        let Chunk { page, pages, handle, .. } = self.chunks.get(chunk);
+        Placed { chunk, page, pages, handle }
     }
 }

@@ -22,7 +22,7 @@ const LOOK: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct FreeSet {
-    /// Head of each list.
+    /// Head of each list. None before the first block: a stream may never have a free one in a zone.
     heads: Box<[BlockId]>,
     /// Bit `i`: list `i` holds something.
     bits: [u64; WORDS],
@@ -33,7 +33,7 @@ pub(super) struct FreeSet {
 
 impl Default for FreeSet {
     fn default() -> Self {
-        Self { heads: vec![NONE; LISTS].into_boxed_slice(), bits: [0; WORDS], summary: 0, count: 0 }
+        Self { heads: Box::default(), bits: [0; WORDS], summary: 0, count: 0 }
     }
 }
 
@@ -73,6 +73,9 @@ impl FreeSet {
 
     #[inline]
     fn link(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
+        if self.heads.is_empty() {
+            self.heads = vec![NONE; LISTS].into_boxed_slice();
+        }
         let head = std::mem::replace(&mut self.heads[list], id);
         let block = &mut slab[id];
         (block.list, block.link_prev, block.link_next) = (list as u16, NONE, head);

@@ -13,7 +13,6 @@ pub(super) fn arena(page_grains: u64, pages: u64, small: (u64, u64), max_chunk_p
         small_grains: small.1,
         max_chunk_pages,
         movable: true,
-        shared_chunks: false,
     };
     Arena::new(options, Arc::new(Table::new(&options)))
 }

@@ -24,13 +24,10 @@
 //! may still use it is over, then it is unmapped and becomes a hole. Both mappings lead to the same memory,
 //! and the stream's order keeps old and new uses apart, so nobody waits for the GPU to move a chunk.
 //!
-//! Where the options allow it, a chunk may have two places for good, each for a part of it (`twin.rs`); what is used at the other one
-//! is **elsewhere**.
-//!
 //! # Equations ([`Arena::check`] verifies them)
 //!
-//! - live + free + elsewhere + retiring + hole = the arena, in address order, without gap.
-//! - live + free = the pages of all handles. Of a chunk with two places every grain is elsewhere at exactly one.
+//! - live + free + retiring + hole = the arena, in address order, without gap.
+//! - live + free = the pages of all chunks.
 //! - Live and free blocks lie on mapped pages, holes on unmapped ones, retiring blocks on pages that a chunk left.
 //! - No two neighbours could be one block: same kind, and for free blocks the same owner.
 //! - A block is in exactly the index that its kind and owner say.
@@ -41,8 +38,7 @@
 //!    first, then a piece of [`IDLE`] that becomes the owner's, so that owners do not share lines of the table.
 //! 2. The run of free blocks and holes that needs the fewest missing pages, the tightest of several, filled with
 //!    chunks that are wholly free, from the highest addresses down, the biggest that fit first.
-//! 3. New chunks for what is still missing, within the budget that the caller gives. Where chunks may be shared, the rests that live blocks
-//!    leave of theirs come first, at the ends of the run (`rests.rs`).
+//! 3. New chunks for what is still missing, within the budget that the caller gives.
 //!
 //! Small and large requests live in two zones of the arena, so that a small block never pins a page that
 //! a large one could have had.
@@ -64,11 +60,9 @@ pub(crate) mod model;
 mod page_index;
 mod passing;
 mod plan;
-mod rests;
 mod seal;
 mod size_class;
 mod table;
-mod twin;
 mod walk;
 
 pub use arena::{Arena, ArenaOptions, Retired};
@@ -80,7 +74,6 @@ pub use commit::Placed;
 pub use front::{Cached, Front, Newest};
 pub use header::{Beginning, Header, State};
 pub use plan::{Fill, Plan, Source};
-pub use rests::Rest;
 pub use size_class::block_grains;
 pub use table::{LastLeaf, Place, Table};
 pub use walk::Span;

@@ -43,8 +43,6 @@ struct Program {
     retiring: Vec<Retired>,
     handles: u64,
     limit: u64,
-    /// Chunks that were mapped once more.
-    twins: usize,
 }
 
 impl Program {
@@ -56,26 +54,13 @@ impl Program {
             small_grains: 12,
             max_chunk_pages: [0, 1, 4][seed as usize % 3],
             movable,
-            shared_chunks: movable && seed.is_multiple_of(2),
         };
         let table = Arc::new(Table::new(&options));
         let mut arena = Arena::new(options, Arc::clone(&table));
         let owners = (0..3).map(|_| arena.owner_add(false)).collect();
         let private = arena.owner_add(true);
         let (model, retiring) = (Model::default(), Vec::new());
-        Self {
-            random: Random(seed),
-            arena,
-            table,
-            model,
-            owners,
-            private,
-            epoch: 0,
-            retiring,
-            handles: 0,
-            limit: 200,
-            twins: 0,
-        }
+        Self { random: Random(seed), arena, table, model, owners, private, epoch: 0, retiring, handles: 0, limit: 200 }
     }
 
     fn owner(&mut self) -> Owner {
@@ -96,6 +81,12 @@ impl Program {
                 if self.arena.mapped_pages() + plan.new_pages() > self.limit {
                     return;
                 }
+                if self.arena.options.movable && self.random.below(16) == 0 {
+                    // It failed, and some of what it mapped could not be unmapped.
+                    let stray = plan.fills.iter().filter(|fill| fill.page % 2 == 0);
+                    self.retiring.extend(stray.map(|fill| self.arena.keep_mapped(fill.page, fill.pages)));
+                    return;
+                }
                 let created: Vec<u64> = plan
                     .fills
                     .iter()
@@ -105,7 +96,6 @@ impl Program {
                         self.handles
                     })
                     .collect();
-                self.twins += plan.fills.iter().filter(|fill| matches!(fill.source, Source::Twin(_))).count();
                 let retired = self.arena.commit(&plan, owner, self.epoch, &created);
                 assert!(
                     owner != self.private || retired.iter().all(|old| old.idle),
@@ -145,7 +135,6 @@ impl Program {
             }
             96 => {
                 let owner = self.owner();
-                self.retiring.extend(self.arena.part(owner));
                 self.arena.complete_chunks(owner, self.epoch);
             }
             97 => {
@@ -154,7 +143,6 @@ impl Program {
                 }
             }
             98 => {
-                self.retiring.extend(self.arena.part(IDLE));
                 for spare in self.arena.spare(self.random.below(40)) {
                     self.arena.forget(spare);
                 }
@@ -166,24 +154,8 @@ impl Program {
     fn check(&self, when: &str) {
         let totals = self.arena.check().unwrap_or_else(|error| panic!("{when}: {error}"));
         assert_eq!(totals.live, self.model.live.values().map(|&(grains, _)| grains).sum::<u64>());
-        self.check_memory();
         for (&start, &(grains, _)) in &self.model.live {
             assert_eq!(self.table.read(start).grains(), grains, "the header at {start}");
-        }
-    }
-
-    /// No two blocks have the same memory, wherever their chunks are mapped.
-    fn check_memory(&self) {
-        let mut used = BTreeMap::new();
-        for (&start, &(grains, _)) in &self.model.live {
-            for chunk in self.arena.chunks_under(start, grains) {
-                let (from, to) = (chunk.page * PAGE, (chunk.page + chunk.pages) * PAGE);
-                let (first, end) = (start.max(from) - from, (start + grains).min(to) - from);
-                let before: Option<(&(u64, u64), &u64)> = used.range(..(chunk.handle, end)).next_back();
-                let clear = before.is_none_or(|(&(handle, _), &before)| handle != chunk.handle || before <= first);
-                assert!(clear, "{first}..{end} of handle {} is used twice", chunk.handle);
-                used.insert((chunk.handle, first), end);
-            }
         }
     }
 
@@ -203,9 +175,6 @@ impl Program {
         }
         let everything = self.arena.mapped_pages() * PAGE;
         assert_eq!(self.arena.owner_free(IDLE), everything);
-        for old in self.arena.part(IDLE) {
-            self.arena.unmapped(old);
-        }
         for spare in self.arena.spare(u64::MAX) {
             self.arena.forget(spare);
         }
@@ -215,17 +184,14 @@ impl Program {
 }
 
 fn run(seeds: std::ops::Range<u64>, steps: u64, movable: bool) {
-    let mut twins = 0;
     for seed in seeds {
         let mut program = Program::new(seed, movable);
         for step in 0..steps {
             program.step();
             program.check(&format!("seed {seed}, step {step}"));
         }
-        twins += program.twins;
         program.finish();
     }
-    assert!(!movable || cfg!(miri) || twins > 500, "{twins} chunks were mapped twice");
 }
 
 /// Miri runs a thousandth of the steps: it is there to find undefined behaviour, not rare states.

@@ -6,15 +6,12 @@ use super::arena::Arena;
 use super::block::{BlockId, IDLE, Kind, NONE, Owner};
 use super::chunk::ChunkId;
 use super::chunk_size::Chunking;
-use super::rests::Rest;
 
 /// Where a missing run of pages comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A wholly free chunk that is mapped elsewhere; the value is its driver handle.
     Steal(ChunkId, u64),
-    /// A chunk that stays where it is, as it is used in part, and is mapped once more.
-    Twin(Rest),
     /// Physical memory yet to be created.
     Create,
 }
@@ -52,22 +49,16 @@ impl Plan {
         self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
     }
 
-    /// Chunks that it maps at another place, for good or beside the old one.
+    /// Chunks of new physical memory it asks for.
+    #[must_use]
+    pub fn new_chunks(&self) -> u64 {
+        self.fills.len() as u64 - self.moves()
+    }
+
+    /// Chunks that it moves.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
-    }
-
-    /// Pages that leave their old places.
-    fn moved_pages(&self) -> u64 {
-        let moved = self.fills.iter().filter(|fill| matches!(fill.source, Source::Steal(..)));
-        moved.map(|fill| fill.pages).sum()
-    }
-
-    /// Whether chunks leave their old places.
-    #[must_use]
-    pub fn retires(&self) -> bool {
-        self.fills.iter().any(|fill| matches!(fill.source, Source::Steal(..)))
     }
 
     /// A segment's plan with no page more than its block needs; `None` if it has none more.
@@ -88,21 +79,21 @@ const LONG_REST: u64 = 16;
 
 /// A span of addresses and how many of its pages are not mapped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub start: u64,
-    pub missing: u64,
+struct Window {
+    start: u64,
+    missing: u64,
     /// Grains of the run around it that are left over, up to a bound.
-    pub left_over: u64,
-    pub first: BlockId,
+    left_over: u64,
+    first: BlockId,
 }
 
 /// A missing run inside a window, and the pages of its hole on either side that more could be mapped into.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
-    pub page: u64,
-    pub pages: u64,
-    pub room_left: u64,
-    pub room_right: u64,
+struct Gap {
+    page: u64,
+    pages: u64,
+    room_left: u64,
+    room_right: u64,
 }
 
 impl Arena {
@@ -117,20 +108,14 @@ impl Arena {
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
         let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
-        let shares = self.may_share(grains);
-        if plan.new_pages() == 0 && !shares {
+        if plan.new_pages() == 0 {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
         let spacious =
             roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), chunking));
-        let mut plans = vec![plan];
-        plans.extend(spacious);
-        if shares {
-            plans.extend(self.joined(owner, grains, least, chunking));
-            plans.extend(self.bridge(owner, grains, chunking));
-        }
-        plans.into_iter().min_by_key(|plan| (plan.new_pages(), if shares { plan.moved_pages() } else { 0 }))
+        let better = spacious.filter(|spacious| spacious.new_pages() < plan.new_pages());
+        Some(better.unwrap_or(plan))
     }
 
     /// The same with new memory alone: nothing moves.
@@ -173,7 +158,7 @@ impl Arena {
         match block.kind {
             Kind::Hole => true,
             Kind::Free => block.owner == owner || block.owner == IDLE,
-            Kind::Live | Kind::Retiring | Kind::Elsewhere => false,
+            Kind::Live | Kind::Retiring => false,
         }
     }
 
@@ -276,25 +261,15 @@ impl Arena {
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, grains: u64, window: Window, stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
-        let plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
-        self.fill_gaps(plan, &self.gaps(window, window.start + grains), stock, chunking)
-    }
-
-    pub(super) fn fill_gaps(
-        &self,
-        mut plan: Plan,
-        gaps: &[Gap],
-        mut stock: Vec<(ChunkId, u64)>,
-        chunking: Chunking,
-    ) -> Plan {
-        for &gap in gaps {
+    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
+        let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        for gap in self.gaps(window, window.start + grains) {
             self.fill_gap(gap, &mut stock, &mut plan, chunking);
         }
         plan
     }
 
-    pub(super) fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
+    fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut id = window.first;
         while id != NONE && self.slab[id].start < end {
@@ -311,7 +286,7 @@ impl Arena {
 
     /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
     /// outside the window. More than a few times what is missing is not looked at. pre: the index of pages is kept.
-    pub(super) fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
+    fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
         let page_grains = self.options.page_grains;
         let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
         let enough = window.missing * 4 + 64;
@@ -347,9 +322,6 @@ impl Arena {
     }
 
     fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, chunking: Chunking) {
-        if gap.pages == 0 {
-            return;
-        }
         let mut chosen: Vec<(Source, u64)> = Vec::new();
         let mut left = gap.pages;
         stock.retain(|&(id, pages)| {

@@ -268,8 +268,7 @@ impl Table {
     /// The windows that a block of `grains` that starts at `grain` has its cell in, if not one for each grain.
     #[inline(always)]
     fn windows_for(&self, grain: u64, grains: u64) -> Option<&Windows> {
-        // Every block of the other zone is longer.
-        (grains > self.short).then(|| self.windows_at(grain))
+        (grains > self.short || grain >= self.small).then(|| self.windows_at(grain))
     }
 
     /// The cell for a block of `grains` that starts at `grain`.
@@ -368,7 +367,6 @@ mod tests {
             small_grains: 9,
             max_chunk_pages: 0,
             movable: true,
-            shared_chunks: false,
         })
     }
 

@@ -16,7 +16,7 @@ pub struct Span {
 
 impl Arena {
     /// Every block with memory behind it, in address order. What lies between two of them is not mapped, or is the old
-    /// place of a chunk that moved, or is used at the chunk's other place.
+    /// place of a chunk that moved.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
         let known = |id| (id != NONE).then_some(id);
         let blocks = std::iter::successors(known(self.first_block()), move |&id| known(self.slab[id].next));
@@ -25,7 +25,7 @@ impl Arena {
             let free = match block.kind {
                 Kind::Live => None,
                 Kind::Free => Some(block.owner),
-                Kind::Retiring | Kind::Elsewhere | Kind::Hole => return None,
+                Kind::Retiring | Kind::Hole => return None,
             };
             Some(Span { start: block.start, grains: block.len, free })
         })
@@ -33,7 +33,7 @@ impl Arena {
 
     /// Gives out `grains` at exactly `start`, if `owner` has them free. Returns whether it has.
     pub fn take_at(&mut self, owner: Owner, start: u64, grains: u64) -> bool {
-        let end = start + grains;
+        let end = start + self.least_in(self.zone_at(start), grains);
         let own = self.owners[owner as usize].sets[self.zone_at(start)].all(&self.slab);
         let Some(id) = own.into_iter().find(|&id| self.slab[id].start <= start && end <= self.slab[id].end()) else {
             return false;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::driver_pool::DriverPool;
 use super::own_pool::OwnPool;
+use super::pointers::Pointers;
 use super::virtual_memory::VirtualResource;
 use super::{Error, Result};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
@@ -128,6 +129,43 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
 
+    /// What it gave as bare pointers.
+    fn pointers(&self) -> &Pointers;
+
+    /// Allocates as [`MemoryResource::allocate`] does, for a caller who keeps the bare pointer.
+    ///
+    /// # Errors
+    /// As [`MemoryResource::allocate`].
+    fn allocate_pointer(&self, bytes: u64, stream: StreamHandle) -> Result<Address> {
+        let at = self.allocate(bytes, stream)?;
+        if at.0 != 0 {
+            self.pointers().add(at, stream);
+        }
+        Ok(at)
+    }
+
+    /// Takes such a pointer back in the order of `stream`; of the allocation's where none is named. The null address is fine.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] for what was not given so, as the memory of a buffer, and what came back before; those of
+    /// [`MemoryResource::deallocate`].
+    fn deallocate_pointer(&self, at: Address, bytes: u64, stream: Option<StreamHandle>) -> Result<()> {
+        if at.0 == 0 {
+            return Ok(());
+        }
+        let own = self.pointers().take(at).ok_or_else(|| {
+            Error::BadFree(
+                format!(
+                    "{at} is not the start of live memory that this {:?} resource gave as a pointer: memory of a buffer goes \
+                     back when the buffer is closed",
+                    self.info().kind
+                )
+                .into(),
+            )
+        })?;
+        self.deallocate(at, bytes, stream.unwrap_or(own)).inspect_err(|_| self.pointers().add(at, own))
+    }
+
     /// Allocates if that takes no wait, and no more of the driver than whether a registered stream is captured: never more than a short turn with a lock under which nobody waits
     /// for the GPU or calls back. `None` changed nothing, and [`MemoryResource::allocate`] may well succeed.
     fn allocate_at_once(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
@@ -145,7 +183,7 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// # Errors
     /// As [`MemoryResource::deallocate`]; [`Error::Capturing`] while a stream of the device is being captured.
     fn deallocate_behind_everything(&self, at: Address, bytes: u64) -> Result<()> {
-        hold_back_default_stream(self.driver().as_ref(), self.context())?;
+        hold_back(self.driver().as_ref(), self.context(), StreamHandle::LEGACY)?;
         self.deallocate(at, bytes, StreamHandle::LEGACY)
     }
 
@@ -216,16 +254,15 @@ fn no_pool(kind: Kind, attribute: PoolAttribute) -> Error {
     Error::Unsupported(format!("a {kind:?} resource has no pool, and so no attribute {attribute:?}").into())
 }
 
-/// Orders the default stream behind everything that the device has now.
-fn hold_back_default_stream(driver: &dyn Driver, device: DeviceId) -> Result<()> {
+/// Orders a stream behind everything that its device has now.
+pub(super) fn hold_back(driver: &dyn Driver, device: DeviceId, stream: StreamHandle) -> Result<()> {
     let event = driver.event_create(device)?;
-    let held = driver
-        .event_record_all(device, event)
-        .and_then(|()| driver.stream_wait(device, StreamHandle::LEGACY, event))
-        .or_else(|error| match error.kind {
+    let held = driver.event_record_all(device, event).and_then(|()| driver.stream_wait(device, stream, event)).or_else(
+        |error| match error.kind {
             ErrorKind::Unsupported => driver.synchronize(device),
             _ => Err(error),
-        });
+        },
+    );
     // Nobody comes back for it, so it gets a second chance.
     let destroy = || driver.event_destroy(device, event);
     if let Err(error) = destroy().or_else(|_| destroy()) {
@@ -240,6 +277,26 @@ pub(super) fn check_device(driver: &dyn Driver, ordinal: i32) -> Result<DeviceId
     match u32::try_from(ordinal) {
         Ok(device) if device < count => Ok(DeviceId(device)),
         _ => Err(Error::BadDevice { asked: ordinal.into(), count }),
+    }
+}
+
+/// The device of that ordinal; without one the current device, which is the first where no context is current, as for
+/// CUDA's runtime.
+///
+/// # Errors
+/// [`Error::BadDevice`].
+pub fn device_or_current(driver: &dyn Driver, ordinal: Option<i32>) -> Result<DeviceId> {
+    match ordinal {
+        Some(ordinal) => check_device(driver, ordinal),
+        None => Ok(driver.current_device().unwrap_or_default()),
+    }
+}
+
+/// In whose context a call about a stream is made: the stream's own device's. A default stream is `device`'s.
+pub fn device_of_stream(driver: &dyn Driver, device: DeviceId, stream: StreamHandle) -> DeviceId {
+    match driver.device_count() {
+        1 => device,
+        _ => driver.stream_device(device, stream).unwrap_or(device),
     }
 }
 

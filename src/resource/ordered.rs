@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::memory_resource::MemoryResource;
+use super::memory_resource::{MemoryResource, hold_back};
 use super::{Error, Result, existing};
 use crate::driver::PoolAttribute;
 use crate::units::{Address, StreamHandle};
@@ -102,8 +102,8 @@ impl Ordered {
         ))
     }
 
-    /// Takes a block back in the order of `stream`, which is alive; and behind everything that the device has now unless
-    /// that is the stream of the allocation, which may be gone.
+    /// Takes a block back in the order of `stream`, which is alive. Where that is not the stream of the allocation, which may
+    /// be gone, `stream` waits for everything that the device has now.
     ///
     /// # Errors
     /// [`Error::BadFree`] for an address that was not given out here; the resource's. The block is then still live.
@@ -119,7 +119,9 @@ impl Ordered {
         let done = if block.place == self.place(stream) {
             self.resource.deallocate(at, block.bytes, stream)
         } else {
-            self.resource.deallocate_behind_everything(at, block.bytes)
+            // Its own stream may be gone, and this one is the caller's: whoever waits for it has the memory.
+            hold_back(self.resource.driver().as_ref(), self.resource.context(), stream)
+                .and_then(|()| self.resource.deallocate(at, block.bytes, stream))
         };
         if done.is_err() {
             self.live.lock().insert(at, block);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_device};
+use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_device, device_of_stream};
+use super::pointers::Pointers;
 use super::pool::{Location, Options, Pool};
 use super::{Error, Result};
 use crate::driver::{Access, Driver, Place, PoolAttribute};
@@ -23,6 +24,7 @@ pub struct OwnPool {
     closed: AtomicBool,
     /// The framework that its allocations are charged to.
     tag: u8,
+    pointers: Pointers,
 }
 
 impl OwnPool {
@@ -34,8 +36,8 @@ impl OwnPool {
         let device = pool.device(device)?.device();
         let host = pool.is_host();
         let reach = Reach { device: (!host).then_some(device), by_device: true, by_host: host, managed: false };
-        let closed = AtomicBool::new(false);
-        Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, reach, closed, tag })
+        let (closed, pointers) = (AtomicBool::new(false), Pointers::default());
+        Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, reach, closed, tag, pointers })
     }
 
     /// A pinned pool that stands in for the driver's.
@@ -69,6 +71,12 @@ impl OwnPool {
     fn ordinal(&self) -> i32 {
         self.device.0 as i32
     }
+
+    /// The device of a stream that the pool cannot order by, since it is not of the pool's own: pinned memory is every device's.
+    fn foreign(&self, stream: StreamHandle) -> Option<DeviceId> {
+        let device = device_of_stream(self.driver().as_ref(), self.device, stream);
+        Some(device).filter(|&device| device != self.device)
+    }
 }
 
 impl MemoryResource for OwnPool {
@@ -94,6 +102,10 @@ impl MemoryResource for OwnPool {
         self.pool.driver()
     }
 
+    fn pointers(&self) -> &Pointers {
+        &self.pointers
+    }
+
     fn context(&self) -> DeviceId {
         self.device
     }
@@ -104,6 +116,8 @@ impl MemoryResource for OwnPool {
             return Err(Error::Closed("the resource was closed: nothing can be allocated from it".into()));
         }
         if self.pool.is_host() {
+            // It is ready for whoever comes, so the stream only says whose it is afterwards.
+            let stream = if self.foreign(stream).is_some() { StreamHandle::LEGACY } else { stream };
             return self.pool.malloc_ready(bytes, self.ordinal(), stream, self.tag);
         }
         self.pool.malloc(bytes, self.ordinal(), stream, self.tag)
@@ -111,6 +125,12 @@ impl MemoryResource for OwnPool {
 
     #[inline]
     fn deallocate(&self, at: Address, _bytes: u64, stream: StreamHandle) -> Result<()> {
+        if self.pool.is_host()
+            && let Some(device) = self.foreign(stream)
+        {
+            self.driver().stream_synchronize(device, stream)?;
+            return self.pool.free(at, StreamHandle::LEGACY);
+        }
         self.pool.free(at, stream)
     }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::memory_resource::{Info, Kind, MemoryResource, check_bytes, check_device};
+use super::memory_resource::{
+    Info, Kind, MemoryResource, check_bytes, check_device, device_of_stream, device_or_current,
+};
+use super::pointers::Pointers;
 use super::{Error, Result};
 use crate::driver::{Access, Driver, HostFlags};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -25,16 +28,18 @@ pub struct PlainResource {
     device: DeviceId,
     plain: Plain,
     closed: AtomicBool,
+    pointers: Pointers,
 }
 
 impl PlainResource {
     /// errors: [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory.
-    pub fn new(driver: Arc<dyn Driver>, device: i32, plain: Plain) -> Result<Self> {
-        let device = check_device(driver.as_ref(), device)?;
+    /// Without a device, in the current one's context.
+    pub fn new(driver: Arc<dyn Driver>, device: Option<i32>, plain: Plain) -> Result<Self> {
+        let device = device_or_current(driver.as_ref(), device)?;
         if plain == Plain::Managed && !driver.capabilities(device)?.managed {
             return Err(Error::Unsupported(format!("device {device} has no managed memory").into()));
         }
-        Ok(Self { driver, device, plain, closed: AtomicBool::new(false) })
+        Ok(Self { driver, device, plain, closed: AtomicBool::new(false), pointers: Pointers::default() })
     }
 }
 
@@ -54,6 +59,10 @@ impl MemoryResource for PlainResource {
 
     fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
+    }
+
+    fn pointers(&self) -> &Pointers {
+        &self.pointers
     }
 
     fn context(&self) -> DeviceId {
@@ -79,7 +88,7 @@ impl MemoryResource for PlainResource {
         if at.0 == 0 {
             return Ok(());
         }
-        self.driver.stream_synchronize(self.device, stream)?;
+        self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.device, stream), stream)?;
         match self.plain {
             Plain::Host(_) => self.driver.host_free(self.device, at)?,
             Plain::Managed => self.driver.free(self.device, at)?,

@@ -319,3 +319,84 @@ fn two_pools_know_nothing_of_each_other() {
     second.free(b, LEGACY).unwrap();
     second.check();
 }
+
+/// A device of 64 MiB that is full of blocks of that size, every second of which is freed.
+fn half_freed(bytes: u64) -> (Pool, Vec<Block>) {
+    let pool = Pool::limited(64 * MIB);
+    let mut blocks: Vec<Block> = std::iter::from_fn(|| pool.malloc(bytes, LEGACY).ok()).collect();
+    assert!(blocks.len() as u64 * bytes >= 60 * MIB, "{} blocks of {bytes}", blocks.len());
+    for place in (0..blocks.len()).rev().step_by(2) {
+        pool.free(blocks.swap_remove(place), LEGACY).unwrap();
+    }
+    (pool, blocks)
+}
+
+#[test]
+fn small_requests_are_served_beside_large_blocks_before_they_fail() {
+    let (pool, large) = half_freed(MIB);
+    let stream = pool.stream();
+    for asking in [LEGACY, stream] {
+        let small: Vec<Block> = std::iter::from_fn(|| pool.malloc(512, asking).ok()).take(40).collect();
+        assert!(small.len() > 20, "{} blocks of 512 bytes in 32 MiB that are free", small.len());
+        for (&block, value) in small.iter().zip(1..) {
+            pool.fill(block, value, 512, asking).unwrap();
+        }
+        for (&block, value) in small.iter().zip(1..) {
+            pool.holds(block, value, 512, asking);
+        }
+        pool.check();
+        small.into_iter().for_each(|block| pool.free(block, asking).unwrap());
+    }
+    large.into_iter().for_each(|block| pool.free(block, LEGACY).unwrap());
+    let all = pool.malloc(60 * MIB, LEGACY).unwrap();
+    pool.free(all, LEGACY).unwrap();
+    pool.check();
+    pool.destroy_stream(stream).unwrap();
+}
+
+#[test]
+fn large_requests_are_served_beside_small_blocks_before_they_fail() {
+    let pool = Pool::limited(64 * MIB);
+    let small: Vec<Block> = std::iter::from_fn(|| pool.malloc(256 << 10, LEGACY).ok()).collect();
+    // One is kept in each page of 2 MiB, so that no chunk can move and 1.75 MiB are free beside it.
+    let (kept, freed): (Vec<Block>, Vec<Block>) = small.into_iter().partition(|block| (block >> 18) % 8 == 3);
+    freed.into_iter().for_each(|block| pool.free(block, LEGACY).unwrap());
+    let large: Vec<Block> = std::iter::from_fn(|| pool.malloc(257 << 10, LEGACY).ok()).collect();
+    assert!(large.len() > 20, "{} blocks of 257 KiB", large.len());
+    for (&block, value) in large.iter().zip(1..) {
+        pool.fill(block, value, 257 << 10, LEGACY).unwrap();
+    }
+    for (&block, value) in large.iter().zip(1..) {
+        pool.holds(block, value, 257 << 10, LEGACY);
+    }
+    pool.check();
+    large.into_iter().chain(kept).for_each(|block| pool.free(block, LEGACY).unwrap());
+    assert_eq!(pool.stats().live, 0);
+    pool.check();
+}
+
+#[test]
+fn a_request_that_cannot_be_served_takes_nothing_from_anybody() {
+    let name = "memory::a_request_that_cannot_be_served_takes_nothing_from_anybody";
+    in_child(name, &[("FOREBAY_HOST_CAPACITY", "16G")], || {
+        let (pool, other) = (Pool::new(), Pool::new());
+        let (_, total) = pool.memory_info(DEVICE).unwrap();
+        let part = |sixteenths: u64| total / 16 * sixteenths;
+        let live = other.malloc(part(6), LEGACY).unwrap();
+        let idle = pool.malloc(part(2), LEGACY).unwrap();
+        pool.free(idle, LEGACY).unwrap();
+        let (before, free) = (pool.stats(), pool.memory_info(DEVICE).unwrap().0);
+        refused(pool.malloc(part(24), LEGACY), Status::OutOfMemory, &[" in all", "ask for less"]);
+        let calls = pool.stats().driver_calls;
+        assert!(calls - before.driver_calls < 10, "{} driver calls", calls - before.driver_calls);
+        // With what the pool has this would just not do.
+        refused(pool.malloc(part(12), LEGACY), Status::OutOfMemory, &[" are free", "free memory"]);
+        assert!(pool.stats().driver_calls - calls < 100, "{} driver calls", pool.stats().driver_calls - calls);
+        assert_eq!((pool.stats().growths, pool.stats().physical), (before.growths, before.physical));
+        assert_eq!(pool.memory_info(DEVICE).unwrap().0, free);
+        let most = pool.malloc(part(8), LEGACY).unwrap();
+        pool.free(most, LEGACY).unwrap();
+        other.free(live, LEGACY).unwrap();
+        pool.check();
+    });
+}

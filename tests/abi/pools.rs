@@ -1,7 +1,12 @@
 //! Making and ending pools, options, and the variables of the same names.
 
-use crate::common::*;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use forebay::abi::pool::*;
+use forebay::abi::snapshot::forebay_set_mapping_observer;
+
+use crate::common::*;
 
 #[test]
 fn a_pool_says_which_driver_and_how_many_devices_it_has_and_takes_no_memory() {
@@ -54,18 +59,12 @@ fn bad_options_are_refused_with_the_value_and_what_is_allowed() {
     for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         bad(|o| o.fraction = fraction, &["fraction", &fraction.to_string()]);
     }
-    for chunk in [3, 3 << 20, u64::MAX] {
+    for chunk in [1, 3, 4096, 1 << 20, 3 << 20, u64::MAX] {
         bad(|o| o.max_chunk = chunk, &["max_chunk", &chunk.to_string(), "power of two"]);
     }
     for number in [2, u32::MAX] {
         bad(|o| o.grow_first = number, &["grow_first", &number.to_string(), "0 or 1"]);
     }
-}
-
-#[test]
-fn a_chunk_below_what_the_device_maps_is_refused_on_first_use() {
-    let pool = Pool::with(|o| o.max_chunk = 4096).unwrap();
-    refused(pool.malloc(512, LEGACY), Status::InvalidArgument, &["max_chunk is 4096", "no less than"]);
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn a_bad_fraction_variable_is_named() {
 
 #[test]
 fn a_bad_chunk_variable_is_named() {
-    refuses("pools::a_bad_chunk_variable_is_named", "FOREBAY_MAX_CHUNK", &["3M", "x"]);
+    refuses("pools::a_bad_chunk_variable_is_named", "FOREBAY_MAX_CHUNK", &["3M", "x", "1", "1M"]);
 }
 
 #[test]
@@ -190,6 +189,74 @@ fn a_bad_grow_first_variable_is_named() {
 #[test]
 fn a_bad_time_variable_is_named() {
     refuses("pools::a_bad_time_variable_is_named", "FOREBAY_GIVE_BACK_MS", &["10s", "-1", "4294967296"]);
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_named_with_the_nearest_that_does() {
+    let test = "pools::a_variable_that_means_nothing_is_named_with_the_nearest_that_does";
+    for (slip, meant) in [
+        ("FOREBAY_LIMT", "FOREBAY_LIMIT"),
+        ("FOREBAY_GIVEBACK_MS", "FOREBAY_GIVE_BACK_MS"),
+        ("FOREBAY_HOST_CAPACTY", "FOREBAY_HOST_CAPACITY"),
+        ("FOREBAY_", "FOREBAY_LOG"),
+    ] {
+        for value in ["8G", ""] {
+            in_child(test, &[(slip, value), ("SLIP", slip), ("MEANT", meant)], || {
+                let [slip, meant] = ["SLIP", "MEANT"].map(|name| std::env::var(name).unwrap());
+                let told = format!("variable {slip} means nothing here: {meant} is the nearest");
+                let words = [told.as_str(), "known are FOREBAY_DRIVER, "];
+                refused(from_environment(), Status::InvalidArgument, &words);
+                refused(Pool::shared().map(|_| ()), Status::InvalidArgument, &words);
+                let mut pool = std::ptr::null_mut();
+                let made = outcome(unsafe { forebay_pool_create(std::ptr::null(), &raw mut pool) });
+                refused(made, Status::InvalidArgument, &words);
+                assert!(pool.is_null());
+            });
+        }
+    }
+}
+
+#[test]
+fn variables_of_the_python_package_of_tools_and_of_others_are_left_alone() {
+    let names = [
+        "FOREBAY",
+        "FOREBAYLIMIT",
+        "forebay_limit",
+        "FOREBAY_LIBRARY",
+        "FOREBAY_PYTHON_FAST",
+        "FOREBAY_TORCH_MODE",
+        "FOREBAY_LOG",
+        "FOREBAY_TRACES",
+        "FOREBAY_STEPS",
+        "FOREBAY_SEEDS",
+        "FOREBAY_UPSTREAM",
+        "FOREBAY_GPU_DIR",
+        "FOREBAY_TEST_ROLE",
+        "FOREBAY_ROOT",
+        "FOREBAY_SERVICE_HOST",
+        "FOREBAY_PORT_80_TCP",
+    ];
+    let variables = names.map(|name| (name, ""));
+    in_child("pools::variables_of_the_python_package_of_tools_and_of_others_are_left_alone", &variables, || {
+        from_environment().unwrap();
+        Pool::shared().unwrap();
+    });
+}
+
+#[test]
+fn a_capacity_of_the_host_driver_beyond_its_addresses_is_refused() {
+    let test = "pools::a_capacity_of_the_host_driver_beyond_its_addresses_is_refused";
+    for capacity in ["4T", "5T", "1048576T", "1152921504606846976"] {
+        in_child(test, &[("FOREBAY_HOST_CAPACITY", capacity)], || {
+            let capacity = std::env::var("FOREBAY_HOST_CAPACITY").unwrap();
+            if capacity == "4T" || on_cuda() {
+                Pool::shared().unwrap().malloc(MIB, LEGACY).unwrap();
+            } else {
+                let words = ["FOREBAY_HOST_CAPACITY", &capacity, "4.00 TiB"];
+                refused(Pool::shared().map(|_| ()), Status::InvalidArgument, &words);
+            }
+        });
+    }
 }
 
 #[test]
@@ -248,5 +315,43 @@ fn the_shared_pool_is_one_and_is_configured_before_its_first_use_only() {
         second.free(block, LEGACY).unwrap();
         drop(second);
         assert_eq!(Pool::shared().unwrap().stats().frees, 1);
+    });
+}
+
+/// Told of what is mapped and unmapped.
+unsafe extern "C" fn counts(user: *mut c_void, _device: i32, _what: u32, _at: *mut c_void, _bytes: u64) {
+    unsafe { &*user.cast::<AtomicU64>() }.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn a_pool_has_ended_when_destroy_returns_though_another_one_was_trimming_it() {
+    in_child("pools::a_pool_has_ended_when_destroy_returns_though_another_one_was_trimming_it", &[], || {
+        let greedy = Pool::limited(4 * MIB);
+        // What a first use of the device takes for itself stays.
+        let first = Pool::new();
+        let block = first.malloc(6 * MIB, LEGACY).unwrap();
+        first.free(block, LEGACY).unwrap();
+        drop(first);
+        let (free, _) = greedy.memory_info(DEVICE).unwrap();
+        let rounds = if on_cuda() { 50 } else { 2000 };
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| {
+                for round in 0..rounds {
+                    let (pool, told) = (Pool::new(), AtomicU64::new(0));
+                    let user = (&raw const told).cast_mut().cast();
+                    outcome(unsafe { forebay_set_mapping_observer(pool.0, DEVICE, Some(counts), user) }).unwrap();
+                    let block = pool.malloc(6 * MIB, LEGACY).unwrap();
+                    pool.free(block, LEGACY).unwrap();
+                    drop(pool);
+                    let told_before = told.load(Ordering::SeqCst);
+                    assert_eq!(greedy.memory_info(DEVICE).unwrap().0, free, "round {round}: memory is still held");
+                    assert_eq!(told.load(Ordering::SeqCst), told_before, "round {round}: told after the end");
+                }
+            });
+            while !ending.is_finished() {
+                // Asks all others to give back, and fails.
+                refused(greedy.malloc(8 * MIB, LEGACY), Status::OutOfMemory, &["limit"]);
+            }
+        });
     });
 }

@@ -1,6 +1,7 @@
 //! What happens to the whole process: forks and exits. Each in a process of its own.
 
 use crate::common::*;
+use forebay::abi::pool::{forebay_options_init, forebay_pool_create};
 
 /// Runs `work` in a forked child and waits for it; a failed assertion there is a failure here.
 fn forked(work: impl FnOnce()) {
@@ -54,7 +55,10 @@ fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {
             told("private_begin", pool.private_begin(1, stream));
             told("private_end", pool.private_end(1));
             told("private_release", pool.private_release(1));
-            told("a new pool", Pool::with(|_| ()).map(std::mem::forget));
+            let mut options = std::mem::MaybeUninit::uninit();
+            told("options_init", outcome(unsafe { forebay_options_init(options.as_mut_ptr()) }));
+            let mut made = std::ptr::null_mut();
+            told("a new pool", outcome(unsafe { forebay_pool_create(std::ptr::null(), &raw mut made) }));
             told("the shared pool", Pool::shared().map(std::mem::forget));
             unsafe {
                 forebay::abi::torch::forebay_torch_free(other as *mut _, 512, 0, std::ptr::null_mut());
@@ -122,5 +126,57 @@ fn a_process_may_end_with_live_blocks_streams_and_threads() {
         });
         wait.recv().unwrap();
         std::mem::forget(pool);
+    });
+}
+
+/// From now on the kernel refuses `membarrier` to this thread and those that it starts, as a container's filter may.
+fn refuse_membarrier() {
+    let step = |code: u32, k: u32, (jt, jf): (u8, u8)| libc::sock_filter { code: code as u16, jt, jf, k };
+    let answer = |k| step(libc::BPF_RET | libc::BPF_K, k, (0, 0));
+    let filter = [
+        // The number of the call is the first word of what a filter sees.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, (0, 0)),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_membarrier as u32, (0, 1)),
+        answer(libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        assert_eq!(libc::syscall(libc::SYS_membarrier, 0, 0, 0), -1, "it is still allowed");
+    }
+}
+
+#[test]
+fn threads_stay_apart_where_membarrier_is_refused_after_it_was_allowed() {
+    in_child("process::threads_stay_apart_where_membarrier_is_refused_after_it_was_allowed", &[], || {
+        let pool = Pool::new();
+        let stream = pool.stream();
+        let pairs = |value: u8, count: usize| {
+            for number in 0..count {
+                let bytes = 512 << (number % 4);
+                let block = pool.malloc(bytes, stream).unwrap();
+                if number % 16 == 0 {
+                    pool.fill(block, value, bytes, stream).unwrap();
+                    pool.free(block, stream).unwrap();
+                    continue;
+                }
+                pool.free(block, stream).unwrap();
+            }
+        };
+        // This thread holds the locks that it uses all the time, which another can end by a barrier alone.
+        pairs(0, 20_000);
+        refuse_membarrier();
+        std::thread::scope(|scope| {
+            for value in 1..=3 {
+                let pairs = &pairs;
+                scope.spawn(move || pairs(value, 20_000));
+            }
+            pairs(4, 20_000);
+        });
+        let stats = pool.stats();
+        assert_eq!((stats.live, stats.allocations, stats.frees), (0, 100_000, 100_000));
+        pool.check();
     });
 }

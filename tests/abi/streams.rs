@@ -169,3 +169,44 @@ fn work_of_a_stream_is_in_order_and_copies_go_both_ways() {
     pool.free(second, stream).unwrap();
     pool.destroy_stream(stream).unwrap();
 }
+
+#[test]
+fn a_stream_that_was_unregistered_can_be_destroyed() {
+    let pool = Pool::new();
+    let stream = pool.stream();
+    let block = pool.malloc(2 * MIB, stream).unwrap();
+    pool.unregister(stream).unwrap();
+    pool.free(block, stream).unwrap();
+    pool.destroy_stream(stream).unwrap();
+    for default in [LEGACY, LEGACY_BY_NAME, PER_THREAD] {
+        refused(pool.destroy_stream(default), Status::NotFound, &["not registered"]);
+    }
+    pool.check();
+}
+
+#[test]
+fn a_pool_that_had_as_many_streams_as_it_can_takes_new_ones_when_these_are_gone() {
+    if on_cuda() {
+        return;
+    }
+    let pool = Pool::new();
+    let mut held: Vec<Stream> = Vec::new();
+    let full = loop {
+        match pool.try_stream(DEVICE) {
+            Ok(stream) => held.push(stream),
+            Err(failure) => break failure,
+        }
+    };
+    assert_eq!(held.len(), 1 << 16);
+    assert_eq!(full.status, Status::InvalidArgument);
+    assert!(full.text.contains("65536 streams") && full.text.contains("free what they have"), "{}", full.text);
+    held.into_iter().for_each(|stream| pool.destroy_stream(stream).unwrap());
+    for _ in 0..200 {
+        let stream = pool.stream();
+        let block = pool.malloc(512, stream).unwrap();
+        pool.free(block, stream).unwrap();
+        pool.destroy_stream(stream).unwrap();
+    }
+    assert!(pool.stats().streams < 200, "{} streams known", pool.stats().streams);
+    pool.check();
+}

@@ -16,6 +16,8 @@ static char log_[1 << 16], said[512];
 static char failing[64]; static int failing_code;
 static int mode = 0, depth = 0, capturing = 0, no_fd = 0, access_flags = 3;
 static void *current = 0;
+static int pool_location[2] = {-1, 0}; /* type and number, which libcuda tells from 13.1 on */
+void fake_pool_location(int type_and_id) { pool_location[0] = type_and_id >> 8; pool_location[1] = type_and_id & 0xff; }
 const char *fake_log(void) { return log_; }
 void fake_clear(void) { log_[0] = 0; }
 const char *fake_said(void) { return said; }
@@ -64,13 +66,14 @@ int cuGetErrorName(int code, const char **name) {
 }
 F(cuDeviceGet, (int *d, int o), *d = o + 70)
 F(cuDeviceGetCount, (int *n), *n = getenv("FAKE_DEVICES") ? atoi(getenv("FAKE_DEVICES")) : 2)
-/* Each attribute is 1, but for those in FAKE_ATTRIBUTES, as `,134=-1,128=0`; from FAKE_UNKNOWN on none is known. */
+/* Each attribute is 1, but for those in FAKE_ATTRIBUTES, as `,134=-1,128=0`, of one device as `,134@71=5`; from FAKE_UNKNOWN on none is known. */
 int cuDeviceGetAttribute(int *v, int a, int d) {
   int wrong = called("cuDeviceGetAttribute"); if (wrong) return wrong;
   const char *unknown = getenv("FAKE_UNKNOWN"), *list = getenv("FAKE_ATTRIBUTES");
   if (unknown && a >= atoi(unknown)) return 1;
-  char key[16]; snprintf(key, sizeof key, ",%d=", a);
+  char key[16]; snprintf(key, sizeof key, ",%d@%d=", a, d);
   const char *found = list ? strstr(list, key) : 0;
+  if (!found) { snprintf(key, sizeof key, ",%d=", a); found = list ? strstr(list, key) : 0; }
   *v = found ? atoi(found + strlen(key)) : 1;
   return 0;
 }
@@ -78,6 +81,8 @@ F(cuDeviceGetUuid, (unsigned char *u, int d), for (int i = 0; i < 16; i++) u[i] 
 F(cuDeviceCanAccessPeer, (int *c, int d, int p), SAY("device=%d peer=%d", d, p); *c = d == 71)
 F(cuDevicePrimaryCtxRetain, (void **c, int d), *c = (void *)(u64)(0xc000 + d))
 F(cuCtxGetCurrent, (void **c), *c = current)
+/* A context is 0xc000 and its device; the others in tests are device 70's. */
+C(cuCtxGetDevice, (int *d), *d = ((u64)current & 0xf000) == 0xc000 ? (u64)current & 0xfff : 70)
 static void *below[8];
 F(cuCtxPushCurrent_v2, (void *c), below[depth++] = current; current = c)
 F(cuCtxPopCurrent_v2, (void **c), *c = current; current = below[--depth])
@@ -118,6 +123,8 @@ F(cuStreamCreate, (void **s, unsigned f), *s = (void *)(0x5000ull + f))
 F(cuStreamDestroy_v2, (void *s))
 F(cuStreamSynchronize, (void *s))
 F(cuStreamQuery, (void *s))
+/* A stream from 0x6000 on is device 71's. */
+C(cuStreamGetCtx, (void *s, void **c), *c = (void *)((u64)s >= 0x6000 ? 0xc047ull : 0xc046ull))
 C(cuStreamWaitEvent, (void *s, void *e, unsigned f))
 /* The legacy stream answers for the blocking streams. */
 C(cuStreamIsCapturing, (void *s, int *c), if (capturing && (u64)s < 2) return 906; *c = capturing)
@@ -165,7 +172,8 @@ F(cuMemPoolCreate, (void **p, pool_properties *q),
   SAY("type=%u handles=%u place=%u:%d most=%zu rest=%d", q->type, q->handles, q->place.type, q->place.id, q->most, rest);
   *p = (void *)0xb2)
 F(cuMemPoolDestroy, (void *p), SAY("pool=%p", p))
-F(cuMemPoolGetAttribute, (void *p, unsigned a, void *to), if (a <= 3) *(int *)to = a & 1; else *(u64 *)to = (1ull << 40) + a)
+F(cuMemPoolGetAttribute, (void *p, unsigned a, void *to), if (a > 8 && pool_location[0] < 0) return 1;
+  if (a > 8) *(int *)to = a == 12 ? pool_location[0] : pool_location[1]; else if (a <= 3) *(int *)to = a & 1; else *(u64 *)to = (1ull << 40) + a)
 F(cuMemPoolSetAttribute, (void *p, unsigned a, void *from),
   if (a <= 3) SAY("%u=%d", a, *(int *)from); else SAY("%u=%llu", a, *(u64 *)from))
 F(cuMemPoolGetAccess, (unsigned *f, void *p, location *l), SAY("pool=%p place=%u:%d", p, l->type, l->id); *f = access_flags)

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
 mod calls;
+mod current;
 mod fake;
 mod host_memory;
 mod older;
@@ -57,6 +58,17 @@ fn a_whole_libcuda() {
 }
 
 #[test]
+fn a_libcuda_that_cannot_be_loaded_is_told_from_none() {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-broken-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        // What an installation that failed leaves.
+        std::fs::write(place.join(name), b"\x7fELF and no more").unwrap();
+    }
+    run("older::child_broken", &place, &[("EXPECT", "file too short")]);
+}
+
+#[test]
 fn virtual_memory_with_its_options() {
     run("virtual_memory::child_options", &build("options", &["-DVERSION=13000"]), &[]);
 }
@@ -85,6 +97,13 @@ fn driver_pools_of_devices_that_can_do_little() {
     let library = build("poolless", &["-DVERSION=13000"]);
     let lacking = [("FAKE_ATTRIBUTES", ",144=0,142=0,119=0,89=0")];
     run("pools::child_lacking", &library, &lacking);
+}
+
+#[test]
+fn pinned_memory_of_the_current_device() {
+    let library = build("current", &["-DVERSION=13000"]);
+    let environment = [("FOREBAY_DRIVER", "cuda"), ("FAKE_ATTRIBUTES", ",134@70=3,134@71=5")];
+    run("current::child_current", &library, &environment);
 }
 
 #[test]

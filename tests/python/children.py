@@ -29,12 +29,13 @@ def by_descriptor(data, value, answers):
         answers.put((type(error).__name__, str(error)))
 
 
-def by_handle(kind, handle, data, value, answers):
+def by_handle(kind, handle, node, data, value, answers):
     """Maps the pool by its descriptor, twice, then imports a buffer of it."""
     try:
         arguments = (0, handle) if kind == "DeviceMemoryResource" else (handle,)
         mapped = getattr(forebay, kind).from_allocation_handle(*arguments)
         assert mapped.is_mapped and mapped.is_ipc_enabled and mapped.uuid == handle.uuid, mapped
+        assert getattr(mapped, "numa_id", None) == node, mapped.numa_id
         assert getattr(forebay, kind).from_allocation_handle(*arguments) is mapped
         assert getattr(forebay, kind).from_registry(handle.uuid) is mapped
         assert mapped.register(handle.uuid) is mapped

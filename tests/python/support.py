@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -46,6 +47,13 @@ class Case(unittest.TestCase):
     def tearDown(self) -> None:
         if self._outcome.success:
             self.assertEqual(forebay.Pool.shared().stats().live, self.live, "live bytes of the shared pool")
+
+    def two_devices(self, text: str) -> None:
+        """Runs a program on a host driver with two devices."""
+        if forebay.Pool.shared().driver != "host":
+            self.skipTest("the host driver alone can be told to have two devices")
+        head = "import os\nos.environ['FOREBAY_HOST_DEVICES'] = '2'\nimport dataclasses, forebay\n"
+        self.run_program(head + textwrap.dedent(text))
 
     def run_program(self, text: str) -> str:
         """Runs a program of its own with this package and library; it must end well and say nothing on stderr. Its output."""

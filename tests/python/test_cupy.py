@@ -1,5 +1,6 @@
 """The CuPy plug-in, as far as CuPy goes without a GPU: its own objects, with the stream and the device given."""
 
+import ctypes
 import os
 import threading
 import unittest
@@ -185,6 +186,49 @@ class Pools(WithoutGpu):
         del block
         with self.refused(RuntimeError, "device"):
             memory.CFunctionAllocatorMemory(512, pool._param, *hooks("forebay_cupy_pools"), 1)
+
+    def test_memory_is_freed_on_the_stream_that_is_current_then(self):
+        """Fails without that only where streams are late, as with FOREBAY_HOST_LATE."""
+        pool, now = forebay.cupy.MemoryAsyncPool("default"), [0]
+        getter = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(lambda device: now[0])
+        _library.forebay_cupy_set_stream_getter(ctypes.cast(getter, ctypes.c_void_p).value)
+        self.addCleanup(_library.forebay_cupy_set_stream_getter, None)
+        pool._homes[0].resource.attributes.release_threshold = 2**64 - 1
+        with forebay.Stream() as first, forebay.Stream() as second:
+            now[0] = first.handle
+            block = self.new(8 * MIB, pool._param, hooks("forebay_cupy_pools"))
+            forebay.Buffer.from_handle(block.ptr, 8 * MIB, owner=block).fill(1, stream=first)
+            used = pool.used_bytes()
+            now[0] = second.handle
+            del block
+            pool.free_all_blocks(second)
+            self.assertEqual(pool.used_bytes(), used - 8 * MIB)
+            now[0] = 0
+
+    def test_free_all_blocks_takes_any_stream(self):
+        pool = forebay.cupy.MemoryAsyncPool("default")
+        with forebay.Stream() as stream:
+            for named in (stream, stream.handle, 0, type("Theirs", (), {"ptr": stream.handle})()):
+                pool.free_all_blocks(named)
+        with self.refused(TypeError, "stream is a str"):
+            pool.free_all_blocks("stream")
+        with self.refused(ValueError, "closed"):
+            pool.free_all_blocks(stream)
+
+    def test_the_drivers_free_memory_is_not_counted_in_blocks(self):
+        with self.refused(NotImplementedError, "not supported in MemoryAsyncPool"):
+            forebay.cupy.MemoryAsyncPool("default").n_free_blocks()
+
+    def test_a_limit_that_no_number_of_bytes_is(self):
+        pools = forebay.cupy.MemoryAsyncPool("default"), forebay.cupy.MemoryPool(forebay.Pool())
+        for pool in pools:
+            limit = pool.get_limit()
+            for size in (2**64, 2**64 + 4096, 1 << 100):
+                with self.refused(OverflowError, str(size)):
+                    pool.set_limit(size=size)
+                self.assertEqual(pool.get_limit(), limit)
+        with mock.patch.dict("os.environ", CUPY_GPU_MEMORY_LIMIT=str(2**64)), self.refused(OverflowError, str(2**64)):
+            forebay.cupy.MemoryAsyncPool("default")
 
     def test_handles_of_pools_are_checked(self):
         for handles, kind, word in (

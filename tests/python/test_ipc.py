@@ -96,7 +96,8 @@ class Shared(Case):
                 buffer = self.written(resource)
                 handle, data = resource.get_allocation_handle(), bytes(buffer.get_ipc_descriptor())
                 self.assertEqual(handle.uuid, resource.uuid)
-                answer = self.ask(children.by_handle, type(resource).__name__, handle, data, 8)
+                node = getattr(resource, "numa_id", None)
+                answer = self.ask(children.by_handle, type(resource).__name__, handle, node, data, 8)
                 self.assertEqual(answer, ("ok", buffer.size))
                 self.assertEqual(content(buffer, 4096), b"\x08" * 4096)
                 buffer.close()
@@ -194,15 +195,73 @@ class Here(Case):
                         resource.register(uuid.uuid4())
 
     def test_damaged_descriptors(self):
-        for data in (b"", b"\0" * 10, b"\0" * 1000):
-            with self.refused(ValueError, "bytes"):
+        for data in (b"", b"\0" * 10, b"\0" * 264, b"\0" * 1000):
+            with self.refused(ValueError, "256"):
                 forebay.IPCBufferDescriptor.from_bytes(data)
-        with self.refused((ValueError, RuntimeError)):
-            forebay.Buffer.from_ipc_descriptor(None, forebay.IPCBufferDescriptor.from_bytes(b"\xff" * 264))
+        with self.refused(ValueError, "other bytes"):
+            forebay.IPCBufferDescriptor.from_bytes(b"\xff" * 256)
         with self.refused(TypeError, "IPCBufferDescriptor"):
-            forebay.Buffer.from_ipc_descriptor(None, b"\0" * 264)
+            forebay.Buffer.from_ipc_descriptor(None, b"\0" * 256)
         with self.refused(RuntimeError):
             forebay.IPCBufferDescriptor()
+
+    def test_a_descriptor_is_the_headers_and_its_size_is_the_memorys(self):
+        pool = forebay.DeviceMemoryResource(0, {"ipc_enabled": True})
+        mapped = forebay.DeviceMemoryResource.from_allocation_handle(0, int(pool.get_allocation_handle()))
+        for resource, through in (
+            (forebay.PoolMemoryResource(), None),
+            (forebay.VirtualMemoryResource(0), None),
+            (pool, mapped),
+        ):
+            with self.subTest(resource=resource), resource.allocate(4096) as buffer:
+                data = bytes(buffer.get_ipc_descriptor())
+                self.assertEqual((len(data), data[:7]), (256, b"FBAYMEM"))
+                here = data.index(buffer.size.to_bytes(8, "little"))
+                for forged in (1 << 40, 1 << 56):
+                    other = data[:here] + forged.to_bytes(8, "little") + data[here + 8 :]
+                    descriptor = forebay.IPCBufferDescriptor.from_bytes(other)
+                    self.assertEqual(descriptor.size, forged)
+                    with self.refused((ValueError, RuntimeError), str(forged)):
+                        forebay.Buffer.from_ipc_descriptor(through, descriptor)
+                for forged in (0, 1 << 62):
+                    other = data[:here] + forged.to_bytes(8, "little") + data[here + 8 :]
+                    with self.refused(ValueError, str(forged)):
+                        forebay.IPCBufferDescriptor.from_bytes(other)
+                with self.refused(ValueError, "256"):
+                    forebay.IPCBufferDescriptor.from_bytes(data + (1 << 62).to_bytes(8, "little"))
+                forebay.Buffer.from_ipc_descriptor(through, forebay.IPCBufferDescriptor.from_bytes(data)).close()
+
+    def test_a_derived_class_maps_pools_as_its_own(self):
+        class Device(forebay.DeviceMemoryResource):
+            pass
+
+        class Pinned(forebay.PinnedMemoryResource):
+            pass
+
+        for derived, resource, before in (
+            (Device, forebay.DeviceMemoryResource(0, {"ipc_enabled": True}), (0,)),
+            (Pinned, forebay.PinnedMemoryResource({"ipc_enabled": True}), ()),
+        ):
+            base, handle = type(resource), resource.get_allocation_handle()
+            with self.subTest(derived):
+                unnamed = derived.from_allocation_handle(*before, int(handle))
+                self.assertIs(type(unnamed), derived)
+                self.assertTrue(unnamed.is_mapped)
+                mapped = derived.from_allocation_handle(*before, handle)
+                self.assertIs(type(mapped), derived)
+                self.assertIs(derived.from_allocation_handle(*before, handle), mapped)
+                self.assertIs(base.from_allocation_handle(*before, handle), mapped)
+                self.assertIs(base.from_registry(handle.uuid), mapped)
+                self.assertIs(mapped.register(handle.uuid), mapped)
+                del mapped
+                first = base.from_allocation_handle(*before, handle)
+                self.assertIs(type(first), base)
+                again = derived.from_allocation_handle(*before, handle)
+                self.assertIs(type(again), derived)
+                self.assertEqual(again.handle, first.handle)
+                self.assertIs(again.register(handle.uuid), first, "the one that was registered before")
+                again.close()
+                self.assertTrue(first.is_closed)
 
     def test_wrong_descriptors(self):
         for fd in (-1, 1 << 40):

@@ -1,6 +1,8 @@
 """Resources: what they say of themselves, their pools' attributes, virtual memory, resources written in Python."""
 
 import copy
+import ctypes
+import dataclasses
 import gc
 import pickle
 import sys
@@ -8,7 +10,8 @@ import threading
 import unittest
 import weakref
 
-from support import MIB, Case, content, forebay
+from forebay import _library
+from support import MIB, Case, content, forebay, numpy_or_skip
 
 
 def every_resource():
@@ -99,7 +102,193 @@ class Every(Case):
         self.assertEqual(errors, [])
 
 
+class Pointers(Case):
+    """Memory without a buffer, as C programs have it."""
+
+    def pointer(self, resource, size, stream=None):
+        out = ctypes.c_void_p()
+        raw = None if stream is None else stream.handle
+        self.assertEqual(_library.forebay_resource_allocate_pointer(resource._handle, size, raw, out), 0)
+        return out.value
+
+    def test_memory_of_an_open_buffer_is_not_taken(self):
+        with forebay.Stream() as stream:
+            for resource in every_resource():
+                with self.subTest(resource=resource), resource.allocate(4096) as buffer:
+                    for named in (None, stream):
+                        with self.refused(ValueError, "buffer is closed", hex(buffer.handle)):
+                            resource.deallocate(buffer.handle, 4096, named)
+                    made = forebay.Buffer.from_handle(self.pointer(resource, 4096), 4096, resource)
+                    with self.refused(ValueError, "buffer is closed"):
+                        resource.deallocate(made.handle, 4096)
+                    with resource.allocate(4096) as other:
+                        self.assertEqual(len({buffer.handle, made.handle, other.handle}), 3, "two open buffers on one block")
+                    made.close()
+
+    def test_the_allocations_stream_is_the_default(self):
+        resource = forebay.PoolMemoryResource(0, forebay.Pool())
+        with forebay.Stream() as stream:
+            pointer = self.pointer(resource, 4096, stream)
+            resource.deallocate(pointer, 4096)
+            with resource.allocate(4096) as other, resource.allocate(4096, stream) as same:
+                self.assertNotEqual(other.handle, pointer, "work of the other stream may still write there")
+                self.assertEqual(same.handle, pointer)
+            pointer = self.pointer(resource, 4096)
+            resource.deallocate(pointer, 4096, stream)
+            with self.refused(ValueError, "buffer is closed"):
+                resource.deallocate(pointer, 4096)
+            resource.deallocate(0, 0)
+
+
+class Flags(Case):
+    def test_only_yes_and_no_are_taken(self):
+        makers = {
+            "ipc_enabled": (
+                lambda value: forebay.DeviceMemoryResource(0, {"ipc_enabled": value}),
+                lambda value: forebay.PinnedMemoryResource(forebay.PinnedMemoryResourceOptions(ipc_enabled=value)),
+            ),
+            "gpu_direct_rdma": (lambda value: forebay.VirtualMemoryResource(0, {"gpu_direct_rdma": value}),),
+            "portable": (lambda value: forebay.HostMemoryResource(portable=value),),
+            "mapped": (lambda value: forebay.HostMemoryResource(mapped=value),),
+            "write_combined": (lambda value: forebay.HostMemoryResource(write_combined=value),),
+            "pinned": (lambda value: forebay.Pool(pinned=value),),
+        }
+        for name, makes in makers.items():
+            for make in makes:
+                for wrong in ("no", "", b"", None, 0, 1, 2, 0.0, [], object()):
+                    with self.subTest(name=name, value=wrong), self.refused(TypeError, name, repr(wrong), "True or False"):
+                        make(wrong)
+                make(False)
+
+    def test_numpys_are_taken(self):
+        numpy = numpy_or_skip()
+        for value in (False, True):
+            self.assertEqual(forebay.PinnedMemoryResource({"ipc_enabled": numpy.bool_(value)}).is_ipc_enabled, value)
+        with self.refused(TypeError, "ipc_enabled"):
+            forebay.PinnedMemoryResource({"ipc_enabled": numpy.int8(1)})
+
+
+class Options(Case):
+    """Options as objects of another library, and iterators in them."""
+
+    def test_of_the_same_name_and_fields(self):
+        for name, make, values in (
+            ("DeviceMemoryResourceOptions", lambda given: forebay.DeviceMemoryResource(0, given), {"max_size": 4 * MIB}),
+            ("PinnedMemoryResourceOptions", forebay.PinnedMemoryResource, {"ipc_enabled": True, "numa_id": None}),
+            ("ManagedMemoryResourceOptions", forebay.ManagedMemoryResource, {"preferred_location": 0}),
+            ("VirtualMemoryResourceOptions", lambda given: forebay.VirtualMemoryResource(0, given), {"handle_type": None}),
+        ):
+            with self.subTest(name):
+                theirs = dataclasses.make_dataclass(name, values, namespace={"__module__": "cuda.core"})
+                make(theirs(**values)).allocate(64).close()
+                unknown = dataclasses.make_dataclass(name, ["novelty"])(5)
+                with self.refused(TypeError, f".{name} with novelty, which Forebay does not know", f"forebay.{name}"):
+                    make(unknown)
+                with self.refused(TypeError, "options is a int: it must be a forebay." + name):
+                    make(5)
+                with self.refused(TypeError, f".{name}: it must be a forebay.{name}"):
+                    make(type(name, (), {})())
+        taken = dataclasses.make_dataclass("PinnedMemoryResourceOptions", ["ipc_enabled"])
+        with self.refused(TypeError, "ipc_enabled", "'no'"):
+            forebay.PinnedMemoryResource(taken("no"))
+
+    def test_cuda_cores_own(self):
+        try:
+            import cuda.core as core
+        except ImportError as error:
+            raise unittest.SkipTest(f"cuda.core is not installed: {error}") from None
+        for resource in (
+            forebay.PinnedMemoryResource(core.PinnedMemoryResourceOptions(ipc_enabled=True)),
+            forebay.DeviceMemoryResource(0, core.DeviceMemoryResourceOptions(max_size=4 * MIB)),
+            forebay.ManagedMemoryResource(core.ManagedMemoryResourceOptions(preferred_location=0)),
+            forebay.VirtualMemoryResource(0, core.VirtualMemoryResourceOptions(peers=iter([]))),
+        ):
+            with self.subTest(resource=resource):
+                resource.allocate(64).close()
+        virtual = forebay.VirtualMemoryResource(0)
+        with virtual.allocate(64) as buffer:
+            virtual.modify_allocation(buffer, buffer.size + 1, core.VirtualMemoryResourceOptions())
+
+    def test_a_generator_of_peers_is_there_at_every_use(self):
+        self.two_devices(
+            """
+            import pickle
+            def peers(): yield from (1,)
+            changed = forebay.VirtualMemoryResourceOptions()
+            changed.peers = map(int, "1")
+            theirs = dataclasses.make_dataclass("VirtualMemoryResourceOptions", ["peers"])(peers())
+            given = [forebay.VirtualMemoryResourceOptions(peers=peers()), {"peers": peers()}, changed, theirs]
+            for options in given:
+                for number in range(3):
+                    resource = forebay.VirtualMemoryResource(0, options)
+                    assert resource.peer_access(1) == "rw", (options, number)
+                    with resource.allocate(64) as buffer:
+                        for _ in range(2):
+                            resource.modify_allocation(buffer, buffer.size + 1, options)
+                        with forebay.Stream(1) as stream:
+                            buffer.fill(1, stream=stream)
+                again = pickle.loads(pickle.dumps(resource))
+                assert again.peer_access(1) == "rw", options
+            resource = forebay.DeviceMemoryResource(0, {})
+            resource.peer_accessible_by = peers()
+            assert set(resource.peer_accessible_by) == {1}
+            """
+        )
+
+
 class Pinned(Case):
+    def test_streams_of_every_device(self):
+        self.two_devices(
+            """
+            size = 2 << 20
+            def resources():
+                yield forebay.PinnedMemoryResource()
+                yield forebay.PinnedMemoryResource({})
+                yield forebay.PinnedMemoryResource({"ipc_enabled": True})
+                yield forebay.PinnedMemoryResource({"numa_id": 0, "max_size": 64 << 20})
+                yield forebay.ManagedMemoryResource()
+                yield forebay.HostMemoryResource()
+                yield forebay.PoolMemoryResource(0, forebay.Pool(pinned=True))
+                yield forebay.VirtualMemoryResource(0, {"location_type": "host_numa", "handle_type": None, "peers": [1]})
+                yield forebay.VirtualMemoryResource(0, {"peers": [1]})
+            streams = forebay.Stream(0), forebay.Stream(1)
+            for resource in resources():
+                for own, other in (streams, streams[::-1]):
+                    there = forebay.PoolMemoryResource(other.device_id).allocate(size, other)
+                    buffer, back = resource.allocate(size, other), resource.allocate(size, own)
+                    buffer.fill(7, stream=other)
+                    buffer.fill(bytes((8, 9)), stream=other)
+                    there.copy_from(buffer, stream=other)
+                    other.sync()
+                    back.copy_from(there, stream=other)
+                    other.sync()
+                    with buffer.copy_to(stream=other) as third:
+                        other.sync()
+                        back.copy_from(third, stream=own)
+                        own.sync()
+                    if resource.is_host_accessible:
+                        assert bytes(back.as_memoryview()) == bytes((8, 9)) * (size // 2), resource
+                    buffer.close(own)
+                    back.close(other)
+                    there.close()
+                for stream in streams:
+                    stream.sync()
+                forebay._stream.synchronize(0, 0)  # memory that was viewed goes back there
+                if hasattr(resource, "attributes"):
+                    assert resource.attributes.used_mem_current == 0, resource
+            """
+        )
+
+    def test_a_mapped_pool_lies_where_it_lies(self):
+        host = forebay.Pool.shared().driver == "host"
+        for numa_id in (0, 1) if host else (0,):
+            resource = forebay.PinnedMemoryResource({"ipc_enabled": True, "numa_id": numa_id})
+            mapped = forebay.PinnedMemoryResource.from_allocation_handle(resource.get_allocation_handle())
+            self.assertEqual((mapped.is_mapped, mapped.numa_id), (True, numa_id))
+            # Without its name, CUDA tells from 13.1 on.
+            unnamed = forebay.PinnedMemoryResource.from_allocation_handle(int(resource.get_allocation_handle()))
+            self.assertIn(unnamed.numa_id, (numa_id,) if host else (numa_id, -1))
+
     def test_what_it_is(self):
         resource = forebay.PinnedMemoryResource({"ipc_enabled": True})
         self.assertEqual(resource.device_id, -1)

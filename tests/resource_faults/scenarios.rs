@@ -37,7 +37,7 @@ pub fn shared_pool(run: &mut Run, kind: Kind) {
     let descriptor = run.until_done("export", || buffer.ipc_descriptor());
     let away = run.away();
     let mapped = run.until_done("import of a pool", || {
-        driver_pool::from_allocation_handle(away.clone(), kind, 0, std::os::fd::AsFd::as_fd(&fd), Some(uuid))
+        driver_pool::from_allocation_handle(away.clone(), kind, Some(0), std::os::fd::AsFd::as_fd(&fd), Some(uuid))
     });
     let mapped: Resource = mapped;
     for by_drop in [false, true] {
@@ -92,7 +92,7 @@ pub fn unshared_pools(run: &mut Run) {
 pub fn plain(run: &mut Run) {
     let home = run.home();
     for what in [Plain::Managed, Plain::Host(HostFlags { mapped: true, ..HostFlags::default() })] {
-        let resource = run.until_done("create", || PlainResource::new(home.clone(), 0, what));
+        let resource = run.until_done("create", || PlainResource::new(home.clone(), Some(0), what));
         let resource: Resource = Arc::new(resource);
         run.life(&resource);
         run.end(&resource);

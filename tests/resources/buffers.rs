@@ -135,7 +135,7 @@ fn an_owner_is_told_nothing_where_nothing_was_taken_over() {
 
 #[test]
 fn memory_goes_back_through_the_resource_that_is_named() {
-    for (name, resource) in every_kind() {
+    for (_, resource) in every_kind() {
         let pointer = resource.pointer(2 * MIB, LEGACY).unwrap();
         let buffer = from_handle(pointer, 2 * MIB, Some(&resource), None).unwrap();
         assert_eq!(buffer.info().has_resource, 1);
@@ -143,10 +143,47 @@ fn memory_goes_back_through_the_resource_that_is_named() {
         buffer.copy().unwrap().holds_pattern(3, 2 * MIB);
         buffer.close().unwrap();
         synchronize();
-        if matches!(name, "virtual" | "pool" | "own pinned") {
-            refused(resource.deallocate(pointer, 2 * MIB, LEGACY), Status::BadFree, &[]);
+        refused(resource.deallocate(pointer, 2 * MIB, LEGACY), Status::BadFree, &["buffer is closed"]);
+    }
+}
+
+#[test]
+fn memory_of_an_open_buffer_is_not_taken_back_behind_it() {
+    for (name, resource) in every_kind() {
+        let buffer = resource.allocate(2 * MIB, LEGACY).unwrap();
+        buffer.write_pattern(9);
+        let words = ["buffer is closed", &format!("{:#x}", buffer.at())];
+        refused(resource.deallocate(buffer.at(), 2 * MIB, LEGACY), Status::BadFree, &words);
+        refused(resource.deallocate_pointer(buffer.at()), Status::BadFree, &words);
+        // Nor that of a pointer which a buffer was made of.
+        let pointer = resource.pointer(2 * MIB, LEGACY).unwrap();
+        let made = from_handle(pointer, 2 * MIB, Some(&resource), None).unwrap();
+        refused(resource.deallocate_pointer(pointer), Status::BadFree, &["buffer is closed"]);
+        let other = resource.allocate(2 * MIB, LEGACY).unwrap();
+        assert!(other.at() != buffer.at() && other.at() != pointer, "{name}: two open buffers lie on one block");
+        other.write_pattern(1);
+        buffer.holds_pattern(9, 2 * MIB);
+        for open in [buffer, made, other] {
+            open.close().unwrap();
         }
     }
+}
+
+#[test]
+fn a_pointer_goes_back_on_the_stream_of_its_allocation() {
+    let pool = Pool::new();
+    let resource = Resource::of_pool(&pool).unwrap();
+    let stream = pool.stream();
+    let pointer = resource.pointer(4096, stream).unwrap();
+    resource.deallocate_pointer(pointer).unwrap();
+    refused(resource.deallocate_pointer(pointer), Status::BadFree, &[]);
+    resource.deallocate_pointer(0).unwrap();
+    let elsewhere = pool.malloc(4096, LEGACY).unwrap();
+    assert_ne!(elsewhere, pointer, "another stream has what work of its own stream may still use");
+    assert_eq!(pool.malloc(4096, stream).unwrap(), pointer, "in the order of that stream it is free");
+    pool.free(elsewhere, LEGACY).unwrap();
+    pool.free(pointer, stream).unwrap();
+    pool.destroy_stream(stream).unwrap();
 }
 
 #[test]

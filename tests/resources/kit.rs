@@ -182,6 +182,10 @@ impl Resource {
         outcome(unsafe { forebay_resource_deallocate(self.0, block as *mut c_void, bytes, stream as *mut c_void) })
     }
 
+    pub fn deallocate_pointer(&self, block: Block) -> Outcome {
+        outcome(unsafe { forebay_resource_deallocate_pointer(self.0, block as *mut c_void) })
+    }
+
     pub fn close(&self) -> Outcome {
         outcome(unsafe { forebay_resource_close(self.0) })
     }

@@ -17,7 +17,7 @@ fn it_keeps_data_and_says_what_it_is() {
 }
 
 #[test]
-fn it_hands_out_the_pools_own_blocks_and_takes_them_back_either_way() {
+fn it_hands_out_the_pools_own_blocks_and_takes_back_what_it_gave() {
     let pool = Pool::new();
     let resource = Resource::of_pool(&pool).unwrap();
     let stream = pool.stream();
@@ -25,10 +25,11 @@ fn it_hands_out_the_pools_own_blocks_and_takes_them_back_either_way() {
     assert_eq!((pool.block_size(buffer.at()).unwrap(), buffer.bytes()), (1024, 1000));
     let pointer = resource.pointer(1000, stream).unwrap();
     assert_eq!(pool.stats().live, 2048);
-    pool.free(pointer, stream).unwrap();
     let block = pool.malloc(1000, stream).unwrap();
-    resource.deallocate(block, 1000, stream).unwrap();
-    refused(resource.deallocate(block, 1000, stream), Status::BadFree, &[]);
+    refused(resource.deallocate(block, 1000, stream), Status::BadFree, &["Pool resource"]);
+    pool.free(block, stream).unwrap();
+    resource.deallocate(pointer, 1000, stream).unwrap();
+    refused(resource.deallocate(pointer, 1000, stream), Status::BadFree, &[]);
     refused(resource.deallocate(buffer.at() + 512, 0, stream), Status::BadFree, &[]);
     buffer.close().unwrap();
     assert_eq!(pool.stats().live, 0);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay::driver::host::{HostDriver, HostOptions, Usage};
-use forebay::driver::{Access, Driver, Physical, PhysicalOptions, Place, Share, Sharing, VirtualMemory};
+use forebay::driver::{
+    Access, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Share, Sharing, VirtualMemory,
+};
 use forebay::resource::Result;
 use forebay::resource::sharing::{Descriptor, Exported, Form, Handle, Location, Pieces, Ticket, fetch, offer};
 use forebay::units::{Address, DeviceId};
@@ -118,8 +120,10 @@ impl Exported for Nothing {
     fn pieces(&self) -> Result<Pieces> {
         let sizes = vec![GRANULE; self.0 as usize];
         Pieces::lazy(0, self.0 * GRANULE, Form::Fd, sizes, |_| {
-            let file =
-                File::open("/dev/null").map_err(|error| forebay::resource::Error::Busy(error.to_string().into()))?;
+            let file = File::open("/dev/null").map_err(|error| {
+                let (code, detail) = (error.raw_os_error().unwrap_or(0), error.to_string());
+                DriverError { kind: ErrorKind::Failed, call: "open", code, detail }
+            })?;
             Ok(Handle::Fd(OwnedFd::from(file)))
         })
     }

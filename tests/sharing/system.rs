@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::driver::{Driver, Place, Share};
 use forebay::resource::Error;
-use forebay::resource::sharing::{Descriptor, Route, fetch};
+use forebay::resource::sharing::{Descriptor, Imported, Route, fetch};
 use rustix::net::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -32,7 +34,7 @@ fn raw_connect(descriptor: &Descriptor) -> OwnedFd {
 
 /// A message as the protocol has it, byte by byte.
 fn message(kind: u8, content: &[u8]) -> Vec<u8> {
-    [b"FBAYXCH\0\x01\0\0\0", &[kind, 0, 0, 0][..], content].concat()
+    [b"FBAYXCH\0\x02\0\0\0", &[kind, 0, 0, 0][..], content].concat()
 }
 
 fn question(descriptor: &Descriptor) -> Vec<u8> {
@@ -108,6 +110,77 @@ impl Drop for Scarce {
     }
 }
 
+/// Role: in a user namespace where no user has a number, connects past the own check with the exporter's key.
+pub fn ask_without_a_number() {
+    let descriptor = given_descriptor();
+    say(rustix::process::geteuid().as_raw());
+    say(asked_past_the_own_check(&descriptor));
+}
+
+/// What the service answers first, and whether that is the refusal that comes before any question.
+fn asked_past_the_own_check(descriptor: &Descriptor) -> &'static str {
+    let fd = raw_connect(descriptor);
+    // Refused at once, the question may not be sent any more.
+    let _ = send(&fd, &question(descriptor), SendFlags::NOSIGNAL);
+    let mut packet = [0; 4096];
+    let (_, length) = recv(&fd, &mut packet, RecvFlags::empty()).unwrap();
+    match packet[12] {
+        2 => "found",
+        5 if String::from_utf8_lossy(&packet[..length]).contains("within one user") => "refused",
+        kind => panic!("a message of kind {kind}"),
+    }
+}
+
+#[test]
+fn users_without_a_number_are_not_one_user() {
+    if !is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    // Of root, in a user namespace where nobody has a number: it reads every user as the same, itself too.
+    let Some(mut exporter) = Other::start_nameless("export and wait", None) else {
+        println!("skipped: no user namespace can be made here");
+        return;
+    };
+    let descriptor = exporter.hear_descriptor();
+    let mut stranger = Other::start("another user past the check", Some(&descriptor));
+    assert_eq!(stranger.hear(), "refused");
+    stranger.finish();
+    // Its own user is known by what the kernel lets it do, where the kernel says which process it is.
+    let own = take_all(&descriptor);
+    match &own {
+        Ok(pieces) => assert_eq!(*pieces, 100),
+        Err(Error::NotPermitted(text)) => assert!(text.contains("uid_map"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    // The other way round: who has no number is root to an exporter that knows him, and nobody to one of another user.
+    let (ours, _) = Nothing::offer(3);
+    let mut importer = Other::start_nameless("ask without a number", Some(&ours)).unwrap();
+    assert_eq!((importer.hear(), importer.hear()), (NOBODY.to_string(), "found".into()));
+    importer.finish();
+    exporter.finish();
+}
+
+#[test]
+fn nobody_is_a_user_where_every_user_has_a_number() {
+    in_child("system::nobody_is_a_user_where_every_user_has_a_number", &[], || {
+        if !is_root() {
+            println!("skipped: only root can become another user");
+            return;
+        }
+        assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+        let (descriptor, _) = Nothing::offer(3);
+        assert_eq!(take_all(&descriptor).unwrap(), 3);
+    });
+}
+
+/// Role: asks as another user, past the own check.
+pub fn another_user_past_the_check() {
+    let descriptor = given_descriptor();
+    assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+    say(asked_past_the_own_check(&descriptor));
+}
+
 /// Role: connects, and asks nothing.
 pub fn connect_and_stay() {
     let descriptor = given_descriptor();
@@ -146,7 +219,7 @@ fn an_importer_without_descriptors_left_is_told_so() {
         let mut other = Other::start("export and wait", None);
         let descriptor = other.hear_descriptor();
         let before = open_fds();
-        for (room, call) in [(0, "socket"), (20, "recvmsg")] {
+        for (room, call) in [(0, "socket"), (1, "recvmsg")] {
             let scarce = Scarce::leave(room);
             let result = take_all(&descriptor);
             drop(scarce);
@@ -159,9 +232,78 @@ fn an_importer_without_descriptors_left_is_told_so() {
             }
             same_fds(&before);
         }
+        // The connection needs one, and who counts them another.
+        for room in [3, 4, 7, 20, 63] {
+            let scarce = Scarce::leave(room);
+            let taken = take_all(&descriptor);
+            drop(scarce);
+            assert_eq!(taken, Ok(100), "{room} descriptors left");
+            same_fds(&before);
+        }
         assert_eq!(take_all(&descriptor).unwrap(), 100);
         other.finish();
     });
+}
+
+#[test]
+fn an_exporter_with_few_descriptors_left_sends_fewer_at_once() {
+    in_child("system::an_exporter_with_few_descriptors_left_sends_fewer_at_once", &[], || {
+        let (descriptor, _) = Nothing::offer(100);
+        for room in [2, 3, 20, 63] {
+            let mut other = Other::start("take all when told", Some(&descriptor));
+            assert_eq!(other.hear(), "ready");
+            let scarce = Scarce::leave(room);
+            other.tell("now");
+            assert_eq!(other.hear(), "100 pieces", "{room} descriptors left");
+            drop(scarce);
+            other.finish();
+        }
+        // Several at once have to do with what one has.
+        let mut others: Vec<_> = (0..8).map(|_| Other::start("take all when told", Some(&descriptor))).collect();
+        others.iter_mut().for_each(|other| assert_eq!(other.hear(), "ready"));
+        let scarce = Scarce::leave(10);
+        others.iter_mut().for_each(|other| other.tell("now"));
+        others.iter_mut().for_each(|other| assert_eq!(other.hear(), "100 pieces"));
+        drop(scarce);
+        others.into_iter().for_each(Other::finish);
+    });
+}
+
+#[test]
+fn memory_in_many_pieces_is_mapped_with_few_descriptors_left_to_both_sides() {
+    in_child("system::memory_in_many_pieces_is_mapped_with_few_descriptors_left_to_both_sides", &[], || {
+        let driver = host_driver();
+        let dynamic: Arc<dyn Driver> = driver.clone();
+        let buffer = Buffer::new(&driver, 100, 0, Place::Device(DEVICE), Share::Fd);
+        let (descriptor, _) = buffer.offer();
+        let import = || Imported::map(&dynamic, DEVICE, &descriptor, fetch(&descriptor)?, &BOTH);
+        // The host driver opens one file for all of it.
+        drop(import().unwrap());
+        for room in [12, 40] {
+            let scarce = Scarce::leave(room);
+            let imported = import();
+            drop(scarce);
+            let imported = imported.unwrap();
+            write(buffer.at(), buffer.bytes, room as u64);
+            holds(imported.address(), imported.bytes(), room as u64);
+        }
+    });
+}
+
+/// Whether the kernel lets this user put one more descriptor under way. It comes back at once.
+fn can_send_a_descriptor() -> bool {
+    let (one, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let fds = [std::os::fd::AsFd::as_fd(&one)];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&fds));
+    match sendmsg(&one, &[std::io::IoSlice::new(b"x")], &mut beside, SendFlags::NOSIGNAL) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error, rustix::io::Errno::TOOMANYREFS);
+            false
+        }
+    }
 }
 
 #[test]
@@ -176,24 +318,18 @@ fn descriptors_under_way_beyond_the_users_limit_are_waited_for() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(200), ..limit }).unwrap();
         let (descriptor, _) = Nothing::offer(64);
         // Importers that ask for a batch of 64 each and do not take it: it stays under way.
-        let (ask, next) = (question(&descriptor), message(3, &[0; 8]));
-        let lazy: Vec<_> = (0..4)
-            .map(|_| {
-                let fd = raw_connect(&descriptor);
-                send(&fd, &ask, SendFlags::NOSIGNAL).unwrap();
-                assert!(recv(&fd, &mut [0; 100], RecvFlags::empty()).unwrap().1 > 16);
-                send(&fd, &next, SendFlags::NOSIGNAL).unwrap();
-                fd
-            })
-            .collect();
-        std::thread::sleep(Duration::from_millis(200));
-        let (one, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let fds = [std::os::fd::AsFd::as_fd(&one)];
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        beside.push(SendAncillaryMessage::ScmRights(&fds));
-        let refused = sendmsg(&one, &[std::io::IoSlice::new(b"x")], &mut beside, SendFlags::NOSIGNAL);
-        assert_eq!(refused.unwrap_err(), rustix::io::Errno::TOOMANYREFS, "the limit is not reached");
+        let (ask, next) = (question(&descriptor), message(3, &[[0; 8], 64u64.to_le_bytes()].concat()));
+        // The service answers from threads of its own and sends fewer at once when it has few: how many it takes, nobody can say.
+        let mut lazy = Vec::new();
+        while can_send_a_descriptor() {
+            assert!(lazy.len() < 40, "the limit is not reached");
+            let fd = raw_connect(&descriptor);
+            send(&fd, &ask, SendFlags::NOSIGNAL).unwrap();
+            assert!(recv(&fd, &mut [0; 100], RecvFlags::empty()).unwrap().1 > 16);
+            send(&fd, &next, SendFlags::NOSIGNAL).unwrap();
+            lazy.push(fd);
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let importer = std::thread::spawn(move || take_all(&descriptor));
         std::thread::sleep(Duration::from_millis(200));
         assert!(!importer.is_finished());

@@ -16,7 +16,6 @@ fn arena(pages: u64) -> Arena {
         small_grains: 512,
         max_chunk_pages: 0,
         movable: true,
-        shared_chunks: false,
     };
     Arena::new(options, Arc::new(Table::new(&options)))
 }

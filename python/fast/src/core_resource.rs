@@ -111,7 +111,7 @@ impl CoreBase {
         })
     }
 
-    /// Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends.
+    /// Takes memory back in the order of `stream`. cuda.core calls this when a buffer ends. Does nothing in a forked child.
     ///
     /// Raises
     /// ------
@@ -129,7 +129,7 @@ impl CoreBase {
         let address = package.pointer(ptr)?;
         let (_, queue) = this.queue(package, stream)?;
         match blocks::give(py, &package.library, this.pool.get(py), address, queue) {
-            0 => Ok(()),
+            0 | FORKED => Ok(()),
             status => Err(package.failed(py, status)),
         }
     }
@@ -157,6 +157,9 @@ impl CoreBase {
         Ok((calls, queue))
     }
 }
+
+/// The status of calls in a child of `fork`. cuda.core's buffers end in finalizers there, too, which cannot be told.
+const FORKED: u32 = 10;
 
 /// What a call's count of arguments has besides: the place in front of the first one is free for the callee to use.
 const FREE_PLACE: usize = 1 << (usize::BITS - 1);

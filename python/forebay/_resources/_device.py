@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 
 from .. import _library
 from .. import _structs as s
-from .._arguments import as_device, as_options, as_pointer, as_size
+from .._arguments import as_bool, as_device, as_options, as_pointer, as_size
 from .._errors import check
 from .._ipc import IPCAllocationHandle
 from ..typing import DeviceLike
@@ -65,7 +65,7 @@ class DeviceMemoryResource(SharedPoolResource, WithPeers, kind=s.ResourceKind.DE
             return
         given = as_options(DeviceMemoryResourceOptions, options)
         raw = _defaults()
-        raw.ipc_enabled = bool(given.ipc_enabled)
+        raw.ipc_enabled = as_bool(given.ipc_enabled, "ipc_enabled")
         raw.max_size = as_size(given.max_size, "max_size")
         self._create(as_device(device_id), raw)
 

@@ -6,6 +6,7 @@ from ctypes import c_void_p
 
 from .. import _library
 from .. import _structs as s
+from .._arguments import as_bool
 from .._errors import check
 from ._library_resource import LibraryResource
 
@@ -16,7 +17,7 @@ class HostMemoryResource(LibraryResource, kind=s.ResourceKind.HOST):
     Parameters
     ----------
     portable : bool
-        Page-locked for every device's context, not only that of device 0.
+        Page-locked for every device's context, not only that of the current device.
     mapped : bool
         Mapped into the devices' addresses, where the system does not do that anyway.
     write_combined : bool
@@ -38,7 +39,8 @@ class HostMemoryResource(LibraryResource, kind=s.ResourceKind.HOST):
     def __init__(self, portable: bool = True, mapped: bool = True, write_combined: bool = False) -> None:
         raw = s.HostOptions()
         check(_library.forebay_host_resource_options_init(raw))
-        raw.portable, raw.mapped, raw.write_combined = bool(portable), bool(mapped), bool(write_combined)
+        raw.portable, raw.mapped = as_bool(portable, "portable"), as_bool(mapped, "mapped")
+        raw.write_combined = as_bool(write_combined, "write_combined")
         out = c_void_p()
         check(_library.forebay_host_resource_create(raw, out))
         self._handle = out.value

@@ -38,9 +38,11 @@ class LibraryResource(ResourceBase, MemoryResource):
 
     @classmethod
     def _wrap(cls, handle: Optional[int]) -> LibraryResource:
-        """Takes over a resource that the library handed out, as the class of its kind."""
+        """Takes over a resource that the library handed out, as this class, if that is of its kind, or as its kind's."""
         info = _info(handle)
         kind = cls._classes[info.kind]
+        if issubclass(cls, kind):
+            kind = cls
         self: LibraryResource = kind.__new__(kind)
         self._handle = handle
         self._wrapped(info)
@@ -54,7 +56,7 @@ class LibraryResource(ResourceBase, MemoryResource):
         raise TypeError(f"cannot pickle a {type(self).__name__}: its memory is of this process alone")
 
     def deallocate(self, ptr: DevicePointerType, size: int, stream: StreamLike = None) -> None:
-        """Takes back memory that is no Buffer's, as `forebay_resource_allocate_pointer` of the C ABI gives it.
+        """Takes back memory that `forebay_resource_allocate_pointer` of the C ABI gave, and that no Buffer has.
 
         Parameters
         ----------
@@ -63,14 +65,18 @@ class LibraryResource(ResourceBase, MemoryResource):
         size : int
             Its size in bytes.
         stream : stream, optional
-            In whose order; None: the device's default stream.
+            In whose order; None: that of the allocation.
 
         Raises
         ------
         ValueError
-            If this resource gave no such memory.
+            If this resource gave no such memory, or a Buffer has it: that is closed instead.
         """
-        check(_library.forebay_resource_deallocate(self._handle, as_pointer(ptr), as_size(size), resolve(stream)[0]))
+        address, size = as_pointer(ptr), as_size(size)
+        if stream is None:
+            check(_library.forebay_resource_deallocate_pointer(self._handle, address))
+        else:
+            check(_library.forebay_resource_deallocate(self._handle, address, size, resolve(stream)[0]))
 
     def close(self) -> None:
         """Ends the resource and its own pool. Open buffers stay valid. Twice is harmless; no effect on a pool not its own."""

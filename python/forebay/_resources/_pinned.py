@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 
 from .. import _library
 from .. import _structs as s
-from .._arguments import as_numa, as_options, as_size
+from .._arguments import as_bool, as_numa, as_options, as_size
 from .._errors import check
 from .._ipc import IPCAllocationHandle
 from ._library_resource import _info
@@ -27,7 +27,8 @@ class PinnedMemoryResourceOptions:
     max_size : int
         The most bytes the pool may hold; 0: as the system allows.
     numa_id : int, optional
-        The host NUMA node. None: for a pool that is shared, the node of the current device; else the system's choice.
+        The host NUMA node. None: for a pool that is shared, the node of the current device, which is device 0 where no CUDA
+        context is current; else the system's choice.
     """
 
     ipc_enabled: bool = False
@@ -49,6 +50,10 @@ class PinnedMemoryResource(SharedPoolResource, kind=s.ResourceKind.PINNED):
         If an option is out of range.
     NotImplementedError
         If the driver has no such pools.
+
+    Notes
+    -----
+    Streams of every device can allocate and free, and every device can use the memory.
     """
 
     __slots__ = ()
@@ -60,7 +65,7 @@ class PinnedMemoryResource(SharedPoolResource, kind=s.ResourceKind.PINNED):
             given = as_options(PinnedMemoryResourceOptions, options)
             raw = s.PinnedOptions()
             check(_library.forebay_pinned_resource_options_init(raw))
-            raw.ipc_enabled = bool(given.ipc_enabled)
+            raw.ipc_enabled = as_bool(given.ipc_enabled, "ipc_enabled")
             raw.max_size = as_size(given.max_size, "max_size")
             raw.numa_id = as_numa(given.numa_id)
         out = c_void_p()
@@ -77,7 +82,7 @@ class PinnedMemoryResource(SharedPoolResource, kind=s.ResourceKind.PINNED):
             The pool's file descriptor, which stays the caller's. A handle brings its key: a resource that is registered
             under it is answered, else the new one is registered.
         """
-        return cls._import(0, alloc_handle)  # type: ignore[no-any-return]
+        return cls._import(-1, alloc_handle)  # type: ignore[no-any-return]
 
     @staticmethod
     def from_registry(uuid: _uuid.UUID) -> PinnedMemoryResource:

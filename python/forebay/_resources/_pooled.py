@@ -66,9 +66,12 @@ class SharedPoolResource(PooledResource):
         """Takes over a resource of the registry, as the object that stands for it already if there is one."""
         known: Any = _wrappers.get(uuid) if uuid is not None else None
         if known is None or known.is_closed:
-            known = LibraryResource._wrap(handle)
+            known = cls._wrap(handle)
             if uuid is not None:
                 _wrappers[uuid] = known
+        elif issubclass(cls, type(known)) and type(known) is not cls:
+            # One more object of the same resource, of the derived class that was asked for.
+            known = cls._wrap(handle)
         else:
             _library.forebay_resource_destroy(handle)
         if not isinstance(known, cls):
@@ -130,7 +133,9 @@ class SharedPoolResource(PooledResource):
         check(_library.forebay_resource_register(self._handle, uuid.bytes, out))
         if uuid not in _wrappers and _info(out.value).handle == _info(self._handle).handle:
             _wrappers[uuid] = self
-        return self._known(out.value, uuid)  # type: ignore[no-any-return]
+        # The one that was registered, of whichever class derived from this kind's.
+        kind: Any = self._classes[self._kind]
+        return kind._known(out.value, uuid)  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Plain pickle carries the key alone. multiprocessing carries the descriptor too: see `_pickling`.

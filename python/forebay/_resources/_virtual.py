@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ctypes import c_int32, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 from .. import _library
 from .. import _structs as s
-from .._arguments import as_device, as_devices, as_options, as_pointer, as_size
+from .._arguments import as_bool, as_device, as_devices, as_options, as_pointer, as_size
 from .._buffer import Buffer
 from .._errors import check
 from ..typing import (
@@ -60,6 +60,10 @@ class VirtualMemoryResourceOptions:
     peers: Iterable[int] = field(default_factory=tuple)
     self_access: Union[VirtualMemoryAccessType, str, None] = VirtualMemoryAccessType.READ_WRITE
     peer_access: Union[VirtualMemoryAccessType, str, None] = VirtualMemoryAccessType.READ_WRITE
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An iterator is empty the second time that it is gone through, and the options may be used more than once.
+        object.__setattr__(self, name, tuple(value) if isinstance(value, Iterator) else value)
 
 
 class VirtualMemoryResource(LibraryResource, kind=s.ResourceKind.VIRTUAL):
@@ -154,7 +158,7 @@ def _translate(options: VirtualMemoryResourceOptions) -> s.VirtualOptions:
     raw.location_type = number_of(LOCATION, options.location_type, "location_type")
     raw.handle_type = number_of(HANDLE, options.handle_type, "handle_type")
     raw.granularity = number_of(GRANULARITY, options.granularity, "granularity")
-    raw.gpu_direct_rdma = bool(options.gpu_direct_rdma)
+    raw.gpu_direct_rdma = as_bool(options.gpu_direct_rdma, "gpu_direct_rdma")
     raw.self_access = number_of(ACCESS, options.self_access, "self_access")
     raw.peer_access = number_of(ACCESS, options.peer_access, "peer_access")
     raw.addr_hint = as_pointer(options.addr_hint, "addr_hint")

@@ -12,6 +12,7 @@ from .._arguments import MAX_SIZE
 from .._errors import check
 from .._pool import Pool
 from .._resources._device import DeviceMemoryResource
+from .._stream import resolve, synchronize
 from ._connect import connect, cupy, device_of_now, limit_of, memory
 
 
@@ -48,8 +49,8 @@ class MemoryAsyncPool:
 
     Notes
     -----
-    Memory is allocated in the order of CuPy's current stream, and freed there; where that is not the stream of the
-    allocation, which may be gone, behind everything that the device has. Memory hooks are called. A failed allocation raises
+    Memory is allocated in the order of CuPy's current stream, and freed in that of the stream which is current then; where that
+    is not the stream of the allocation, which may be gone, it waits for everything that the device has. Memory hooks are called. A failed allocation raises
     `cupy.cuda.memory.OutOfMemoryError`, after others were asked to give back. Two pools are equal only if they are the same
     object, and have no order, as CuPy's. As CuPy's class does, this makes a pool keep what is freed: where nobody has set the
     ``release_threshold``, it gets its highest value.
@@ -95,15 +96,25 @@ class MemoryAsyncPool:
 
         Parameters
         ----------
-        stream : cupy.cuda.Stream, optional
-            None: the current one.
+        stream : stream, optional
+            CuPy's, or any that Forebay takes. What was freed while it was current is free then. None: the current one.
         """
-        (cupy.cuda.get_current_stream() if stream is None else stream).synchronize()
+        if stream is None:
+            stream = cupy.cuda.get_current_stream()
+        synchronize(int(device_of_now()), resolve(stream)[0])
         self._now().resource.trim(0)
 
     def n_free_blocks(self) -> int:
-        """The driver does not say how its free memory is cut: 1 if there is any, else 0."""
-        return int(self.free_bytes() > 0)
+        """Not known: the driver does not say how its free memory is cut.
+
+        Raises
+        ------
+        NotImplementedError
+            Always, as CuPy's own.
+        """
+        raise NotImplementedError(
+            "n_free_blocks is not supported in MemoryAsyncPool: free_bytes() says how much memory is free"
+        )
 
     def used_bytes(self) -> int:
         """Bytes in use, by whomever."""
@@ -125,6 +136,8 @@ class MemoryAsyncPool:
         ------
         ValueError
             For both at once, or a number out of range.
+        OverflowError
+            For a size from 2**64 on, as in CuPy.
 
         Notes
         -----

@@ -7,6 +7,7 @@ import ctypes
 from typing import Any
 
 from .. import _library
+from .._arguments import MAX_SIZE
 from .._frameworks import need
 
 cupy: Any = need("cupy", "CuPy", "cupy-cuda13x")
@@ -89,6 +90,8 @@ def limit_of(size: Any, fraction: Any, total: int) -> int:
     ------
     ValueError
         For both at once, a negative size, or a fraction outside of 0 to 1.
+    OverflowError
+        For a size from 2**64 on, as in CuPy.
     """
     if size is not None and fraction is not None:
         raise ValueError(f"size is {size} and fraction is {fraction}: give one of them")
@@ -100,4 +103,6 @@ def limit_of(size: Any, fraction: Any, total: int) -> int:
         return 0
     if size < 0:
         raise ValueError(f"size is {size}: a limit is 0 for none, or a number of bytes")
+    if size > MAX_SIZE:
+        raise OverflowError(f"size is {size}: a limit is at most 2**64 - 1 bytes; 0 is none")
     return int(size)

@@ -87,6 +87,8 @@ class MemoryPool:
         ------
         ValueError
             For both at once, or a number out of range.
+        OverflowError
+            For a size from 2**64 on, as in CuPy.
         """
         device = device_of_now()
         total = self._pool.memory_info(device)[1] if fraction is not None else 0

@@ -58,7 +58,7 @@ def _compile(includes: list[str], scratch: str, verbose: bool) -> None:
             name=NAME,
             sources=[str(source) for source in sorted(SOURCES.glob("*.cpp"))],
             extra_cflags=FLAGS,
-            extra_ldflags=["-lc10_cuda", "-ltorch_cuda"],
+            extra_ldflags=["-lc10_cuda", "-ltorch_cuda", "-pthread"],
             extra_include_paths=includes,
             build_directory=scratch,
             verbose=verbose,

@@ -28,6 +28,7 @@ pub fn suite() -> Vec<Check> {
         ("a_device_out_of_range_is_refused", a_device_out_of_range_is_refused),
         ("bytes_written_are_read_back", memory::bytes_written_are_read_back),
         ("default_streams_work", stream::default_streams_work),
+        ("a_stream_knows_its_device", stream::a_stream_knows_its_device),
         ("one_handle_at_two_addresses_is_one_memory", memory::one_handle_at_two_addresses_is_one_memory),
         ("a_released_handle_lives_while_mapped", memory::a_released_handle_lives_while_mapped),
         ("a_chunk_moves_with_its_data", memory::a_chunk_moves_with_its_data),

@@ -81,6 +81,8 @@ pub(super) fn pool_memory_lives_in_stream_order(driver: &dyn Driver) {
         return;
     }
     let (pool, stream) = (Pool::new(driver, PLAIN), Stream::new(driver));
+    let told = ok("pool_place", driver.pool_place(DEVICE, pool.1));
+    assert!(told.is_none_or(|place| place == OWN), "the pool lies on {told:?}");
     let kept = ok("allocate", driver.allocate(DEVICE, 16 * 4096));
     // Nobody waits in between: each copy must see the data of its own round.
     for round in 0..16u8 {

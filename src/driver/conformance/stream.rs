@@ -19,6 +19,19 @@ pub(super) fn default_streams_work(driver: &dyn Driver) {
     ok("free", driver.free(DEVICE, at));
 }
 
+pub(super) fn a_stream_knows_its_device(driver: &dyn Driver) {
+    for device in (0..driver.device_count()).map(DeviceId) {
+        let stream = ok("stream_create", driver.stream_create(device));
+        // Whichever context the question is asked in.
+        assert_eq!(driver.stream_device(DEVICE, stream), Some(device));
+        assert_eq!(driver.stream_device(device, stream), Some(device));
+        ok("stream_destroy", driver.stream_destroy(device, stream));
+    }
+    for handle in [0, 1, 2].map(StreamHandle) {
+        assert_eq!(driver.stream_device(DEVICE, handle), None, "each device has a default stream");
+    }
+}
+
 pub(super) fn an_event_never_recorded_has_passed(driver: &dyn Driver) {
     let event = ok("event_create", driver.event_create(DEVICE));
     assert!(ok("event_passed", driver.event_passed(DEVICE, event)), "a fresh event has not passed");

@@ -56,6 +56,7 @@ functions! {
         cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice),
         cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice),
         cuCtxGetCurrent(*mut CUcontext),
+        cuCtxGetDevice(*mut CUdevice),
         cuCtxPushCurrent_v2(CUcontext),
         cuCtxPopCurrent_v2(*mut CUcontext),
         cuCtxSynchronize(),
@@ -78,6 +79,7 @@ functions! {
         cuStreamDestroy_v2(CUstream),
         cuStreamSynchronize(CUstream),
         cuStreamQuery(CUstream),
+        cuStreamGetCtx(CUstream, *mut CUcontext),
         cuStreamWaitEvent(CUstream, CUevent, c_uint),
         cuStreamIsCapturing(CUstream, *mut c_uint),
         cuEventCreate(*mut CUevent, c_uint),
@@ -190,7 +192,7 @@ impl Api {
     pub(super) fn load() -> crate::driver::Result<Self> {
         // SAFETY: loading libcuda runs its initialisers, which is what every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
-            return Err(no_driver("dlopen", 0, "libcuda was not found: no NVIDIA driver is installed here"));
+            return Err(no_driver("dlopen", 0, &why_not_loaded()));
         }
         let base = Base::load().map_err(|symbol| {
             no_driver("dlsym", 0, &format!("libcuda lacks {symbol}: the NVIDIA driver is older than CUDA 10.2"))
@@ -220,6 +222,22 @@ impl Api {
             let detail = format!("needs driver API {} or newer, this is {}", version(since), version(self.version));
             DriverError::new(ErrorKind::Unsupported, call, detail)
         })
+    }
+}
+
+/// What the loader says of the libcuda that it cannot load.
+fn why_not_loaded() -> String {
+    let reasons = ["libcuda.so.1", "libcuda.so"].map(|name| {
+        // SAFETY: as in `load`.
+        let error = unsafe { libloading::Library::new(name) }.err()?;
+        // The error itself does not repeat what the loader said.
+        let error = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        let is_missing = error.starts_with(name) && error.contains("No such file or directory");
+        (!is_missing).then_some(error)
+    });
+    match reasons.into_iter().flatten().next() {
+        Some(reason) => format!("libcuda cannot be loaded: {reason}"),
+        None => "libcuda was not found: no NVIDIA driver is installed here".into(),
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::CudaDriver;
 use super::api::{Api, Code};
 use super::device::Traits;
-use super::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
+use super::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, SUCCESS};
 use crate::driver::{Capabilities, DriverError, ErrorKind, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -122,10 +122,32 @@ impl CudaDriver {
     /// The same for a call about a stream. The default ones are the current context's.
     #[inline]
     pub(super) fn about(&self, device: DeviceId, stream: StreamHandle, mut call: impl FnMut() -> Code) -> Result<Code> {
-        if stream.is_legacy() || stream == StreamHandle::PER_THREAD {
+        if stream.is_default() {
             return self.enter(device).map(|_scope| call());
         }
         self.anywhere(device, call)
+    }
+
+    pub(super) fn find_current_device(&self) -> Option<DeviceId> {
+        let mut handle: CUdevice = 0;
+        // SAFETY: writes a device; refused where no context is current.
+        let code = unsafe { (self.api.base.cuCtxGetDevice)(&raw mut handle) };
+        let index = self.devices.iter().position(|device| code == SUCCESS && device.handle == handle)?;
+        Some(DeviceId(index as u32))
+    }
+
+    /// Whose context that is: mostly a primary one, which is known. Any other is entered and asked.
+    pub(super) fn find_context_device(&self, context: CUcontext) -> Option<DeviceId> {
+        let known = |device: &Device| device.context.load(Ordering::Acquire) == context as usize;
+        if let Some(index) = self.devices.iter().position(known) {
+            return Some(DeviceId(index as u32));
+        }
+        // SAFETY: the caller has the context of a stream that lives, and so it does.
+        if unsafe { (self.api.base.cuCtxPushCurrent_v2)(context) } != SUCCESS {
+            return None;
+        }
+        let _scope = Scope { api: &self.api, pushed: true, mode: None };
+        self.find_current_device()
     }
 
     pub(super) fn device(&self, device: DeviceId) -> Result<&Device> {

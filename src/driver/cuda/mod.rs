@@ -20,6 +20,7 @@ mod vmm;
 
 use std::ffi::c_int;
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use self::api::{Api, no_driver};
 use self::context::Device;
@@ -32,6 +33,7 @@ use crate::units::{Address, DeviceId, StreamHandle};
 pub struct CudaDriver {
     api: Api,
     devices: Vec<Device>,
+    opened: Instant,
 }
 
 impl CudaDriver {
@@ -63,7 +65,7 @@ impl CudaDriver {
             return Err(no_driver("cuDeviceGetCount", 0, missing));
         }
         let devices = (0..count).map(|ordinal| find_device(&api, ordinal)).collect::<Result<_>>()?;
-        Ok(Self { api, devices })
+        Ok(Self { api, devices, opened: Instant::now() })
     }
 }
 
@@ -86,12 +88,24 @@ impl Driver for CudaDriver {
         0
     }
 
+    fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
     fn device_count(&self) -> u32 {
         self.devices.len() as u32
     }
 
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities> {
         self.read_capabilities(device)
+    }
+
+    fn current_device(&self) -> Option<DeviceId> {
+        self.find_current_device()
+    }
+
+    fn stream_device(&self, device: DeviceId, stream: StreamHandle) -> Option<DeviceId> {
+        self.find_stream_device(device, stream)
     }
 
     fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 use super::CudaDriver;
 use super::error::invalid;
 use crate::driver::{Access, DriverError, ErrorKind, Place, Result};
+use crate::units::DeviceId;
 
 /// Managed memory that prefers no place. libcuda reads the same number as `CU_MEM_LOCATION_TYPE_NONE`.
 pub(super) const NOWHERE: CUmemLocation = CUmemLocation { type_: LocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
@@ -25,6 +26,19 @@ impl CudaDriver {
             Place::HostNumaCurrent => (LocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, numbered(call, current_node()?)?),
         };
         Ok(CUmemLocation { type_, id })
+    }
+
+    /// The place that libcuda names so; `None` for one that this library does not know.
+    pub(super) fn place_of(&self, kind: c_uint, id: u32) -> Option<Place> {
+        let of_device = || self.devices.iter().position(|device| device.handle as u32 == id);
+        match kind {
+            kind if kind == LocationType::CU_MEM_LOCATION_TYPE_DEVICE as c_uint => {
+                of_device().map(|index| Place::Device(DeviceId(index as u32)))
+            }
+            kind if kind == LocationType::CU_MEM_LOCATION_TYPE_HOST as c_uint => Some(Place::Host),
+            kind if kind == LocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA as c_uint => Some(Place::HostNuma(id)),
+            _ => None,
+        }
     }
 
     pub(super) fn descriptor(&self, call: &'static str, place: Place, access: Access) -> Result<CUmemAccessDesc> {

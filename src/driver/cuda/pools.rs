@@ -7,7 +7,7 @@ use std::ptr;
 use cudarc::driver::sys::{CUmemPoolPtrExportData, CUmemoryPool};
 
 use super::CudaDriver;
-use super::error::{forgive, invalid};
+use super::error::{SUCCESS, forgive, invalid};
 use super::pool_kinds::{Wanted, asked};
 use super::sharing::{FD, as_pointer, own};
 use super::stream::raw;
@@ -72,6 +72,21 @@ impl Pools for CudaDriver {
             let code = unsafe { (group.cuMemPoolDestroy)(raw_pool(pool)) };
             self.api.check("cuMemPoolDestroy", code, || named(pool))
         }))
+    }
+
+    /// Two attributes that libcuda has from 13.1 on, and refuses before.
+    fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>> {
+        const LOCATION_ID: c_uint = 11;
+        const LOCATION_TYPE: c_uint = 12;
+        let group = self.pools(device, "cuMemPoolGetAttribute")?;
+        let _scope = self.enter_relaxed(device)?;
+        let read = |attribute: c_uint| {
+            let mut value = 0_u64;
+            // SAFETY: writes an `int`, into room for more; the caller vouches for the pool.
+            let code = unsafe { (group.cuMemPoolGetAttribute)(raw_pool(pool), attribute, (&raw mut value).cast()) };
+            (code == SUCCESS).then_some(value as u32)
+        };
+        Ok(read(LOCATION_TYPE).zip(read(LOCATION_ID)).and_then(|(kind, id)| self.place_of(kind, id)))
     }
 
     fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {

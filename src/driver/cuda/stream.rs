@@ -6,10 +6,12 @@
 use std::ffi::c_uint;
 use std::ptr;
 
-use cudarc::driver::sys::{CUevent, CUevent_flags_enum, CUstream, CUstream_flags_enum, CUstreamCaptureStatus_enum};
+use cudarc::driver::sys::{
+    CUcontext, CUevent, CUevent_flags_enum, CUstream, CUstream_flags_enum, CUstreamCaptureStatus_enum,
+};
 
 use super::CudaDriver;
-use super::error::forgive;
+use super::error::{SUCCESS, forgive};
 use crate::driver::{Capture, DriverError, ErrorKind, Event, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -39,7 +41,7 @@ impl CudaDriver {
     }
 
     pub(super) fn destroy_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
-        if stream.is_legacy() || stream == StreamHandle::PER_THREAD {
+        if stream.is_default() {
             let detail = format!("{stream} is a default stream");
             return Err(DriverError::new(ErrorKind::Invalid, "cuStreamDestroy", detail));
         }
@@ -48,6 +50,17 @@ impl CudaDriver {
             let code = unsafe { (self.api.base.cuStreamDestroy_v2)(raw(stream)) };
             self.api.check("cuStreamDestroy", code, || named(stream))
         }))
+    }
+
+    pub(super) fn find_stream_device(&self, device: DeviceId, stream: StreamHandle) -> Option<DeviceId> {
+        if stream.is_default() {
+            return None;
+        }
+        let mut context: CUcontext = ptr::null_mut();
+        // SAFETY: writes a context; the caller vouches that the stream is alive.
+        let ask = || unsafe { (self.api.base.cuStreamGetCtx)(raw(stream), &raw mut context) };
+        let answered = self.anywhere(device, ask).is_ok_and(|code| code == SUCCESS);
+        if answered && !context.is_null() { self.find_context_device(context) } else { None }
     }
 
     pub(super) fn wait_for_stream(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {

@@ -30,6 +30,7 @@ mod zone;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -56,6 +57,8 @@ pub struct HostDriver {
     progress: Condvar,
     faults: Faults,
     books: Books,
+    /// Nanoseconds that a program let pass.
+    passed: AtomicU64,
     events_pass: AtomicBool,
     ignore_waits: AtomicBool,
     bad_accesses: AtomicU64,
@@ -71,6 +74,7 @@ impl HostDriver {
             progress: Condvar::new(),
             faults: Faults::new(),
             books: Books::default(),
+            passed: AtomicU64::new(0),
             events_pass: AtomicBool::new(false),
             ignore_waits: AtomicBool::new(false),
             bad_accesses: AtomicU64::new(0),
@@ -137,6 +141,14 @@ impl Driver for HostDriver {
         std::ptr::from_ref(self).addr()
     }
 
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.books.read().nanoseconds + self.passed.load(Ordering::Relaxed))
+    }
+
+    fn pass(&self, time: Duration) {
+        self.passed.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     fn device_count(&self) -> u32 {
         self.options.devices
     }
@@ -162,6 +174,14 @@ impl Driver for HostDriver {
             managed: host.managed,
             legacy_ipc: host.legacy_ipc,
         })
+    }
+
+    fn current_device(&self) -> Option<DeviceId> {
+        None
+    }
+
+    fn stream_device(&self, _device: DeviceId, stream: StreamHandle) -> Option<DeviceId> {
+        self.streams.lock().device_of(stream)
     }
 
     fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {

@@ -7,6 +7,9 @@ const CAPACITY: &str = "FOREBAY_HOST_CAPACITY";
 const DEVICES: &str = "FOREBAY_HOST_DEVICES";
 const LATE: &str = "FOREBAY_HOST_LATE";
 
+/// A pool reserves 16 times as many addresses, and a process has 128 TiB.
+const MOST_CAPACITY: u64 = 4 << 40;
+
 /// Access is one bit for each device.
 const MOST_DEVICES: u32 = 64;
 
@@ -108,11 +111,13 @@ impl HostOptions {
     fn from_text(capacity: Option<&str>, devices: Option<&str>, late: Option<&str>) -> Result<Self> {
         let mut options = Self::default();
         if let Some(text) = capacity {
-            options.capacity = parse_bytes(text).filter(|&bytes| bytes >= options.granularity).ok_or_else(|| {
+            let possible = options.granularity..=MOST_CAPACITY;
+            options.capacity = parse_bytes(text).filter(|bytes| possible.contains(bytes)).ok_or_else(|| {
                 invalid(format!(
                     "{CAPACITY}={text:?} is not a size: a whole number of bytes, or one with K, M, G or T after it, \
-                     at least {}",
-                    Human(options.granularity)
+                     {} to {}",
+                    Human(options.granularity),
+                    Human(MOST_CAPACITY)
                 ))
             })?;
         }
@@ -188,6 +193,8 @@ mod tests {
         for (capacity, devices, late, variable, value) in [
             (Some("lots"), None, None, CAPACITY, "lots"),
             (Some("1K"), None, None, CAPACITY, "1K"),
+            (Some("1048576T"), None, None, CAPACITY, "1048576T"),
+            (Some("4398046511105"), None, None, CAPACITY, "4398046511105"),
             (None, Some("0"), None, DEVICES, "0"),
             (None, Some("65"), None, DEVICES, "65"),
             (None, None, Some("soon"), LATE, "soon"),

@@ -72,6 +72,11 @@ impl Pools for HostDriver {
         self.memory.write().destroy_pool(pool)
     }
 
+    fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>> {
+        self.enter(Call::PoolAttribute, device)?;
+        Ok(self.memory.write().pool(Call::PoolAttribute, pool)?.options.place)
+    }
+
     fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
         self.enter(Call::PoolAttribute, device)?;
         self.memory.write().pool_attribute(pool, attribute)

@@ -195,6 +195,11 @@ impl Streams {
         }
     }
 
+    /// The device of a created stream that lives.
+    pub(super) fn device_of(&self, handle: StreamHandle) -> Option<DeviceId> {
+        self.created.get(&handle.0).map(|identity| self.streams[identity].device)
+    }
+
     /// The lowest free handle: a destroyed stream's handle comes back soon, as addresses do on CUDA.
     pub(super) fn create(&mut self, device: DeviceId) -> StreamHandle {
         let handle = self.free_handles.pop_first().unwrap_or_else(|| {
@@ -207,7 +212,7 @@ impl Streams {
     }
 
     pub(super) fn destroy(&mut self, device: DeviceId, handle: StreamHandle) -> Result<()> {
-        if handle.is_legacy() || handle == StreamHandle::PER_THREAD {
+        if handle.is_default() {
             return Err(Call::StreamDestroy.invalid(format!("{handle} is a default stream")));
         }
         let identity = self.resolve(Call::StreamDestroy, device, handle)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Buffer, closed};
 use crate::driver::Driver;
+use crate::resource::memory_resource::device_of_stream;
 use crate::resource::{Error, Result};
 use crate::units::{DeviceId, StreamHandle};
 
@@ -22,7 +23,7 @@ impl Buffer {
         }
         if to.bytes > 0 {
             let (driver, context) = self.home_with(source)?;
-            driver.copy(context, to.at, from.at, to.bytes, stream)?;
+            driver.copy(device_of_stream(driver.as_ref(), context, stream), to.at, from.at, to.bytes, stream)?;
         }
         Ok(())
     }
@@ -61,6 +62,7 @@ impl Buffer {
             )));
         }
         let (driver, context) = self.home()?;
+        let context = device_of_stream(driver.as_ref(), context, stream);
         match (memory.bytes, width) {
             (0, _) => {}
             (bytes, 1) => driver.fill(context, memory.at, value.to_le_bytes()[0], bytes, stream)?,
@@ -69,7 +71,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// The device whose stream copies between two buffers: memory of the host has none of its own.
+    /// The device whose default stream copies between two buffers: memory of the host has none of its own.
     fn home_with(&self, other: &Self) -> Result<(&Arc<dyn Driver>, DeviceId)> {
         let (driver, context) = self.home()?;
         let mine = self.facts.lock().reach.device;

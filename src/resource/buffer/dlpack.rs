@@ -13,10 +13,10 @@ use dlpark::ffi::{
 
 use super::memory::{Hold, Memory};
 use super::{Buffer, Facts, Owner};
-use crate::driver::Driver;
+use crate::driver::{Driver, process};
 use crate::resource::memory_resource::Reach;
 use crate::resource::sharing::Path;
-use crate::resource::{Error, Result};
+use crate::resource::{Error, Result, log};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// The version that tensors go out with, and the major one that comes in.
@@ -39,7 +39,7 @@ struct Lent<T> {
 pub fn export(buffer: &Buffer) -> Result<*mut DLManagedTensorVersioned> {
     unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
         // SAFETY: the consumer calls the deleter once, with the pointer that it was given: a `Lent`'s first field.
-        drop(unsafe { Box::from_raw(tensor.cast::<Lent<DLManagedTensorVersioned>>()) });
+        unsafe { end(tensor.cast::<Lent<DLManagedTensorVersioned>>()) };
     }
     lend(buffer, |dl_tensor, manager_ctx| DLManagedTensorVersioned {
         version: VERSION,
@@ -58,10 +58,25 @@ pub fn export(buffer: &Buffer) -> Result<*mut DLManagedTensorVersioned> {
 pub fn export_legacy(buffer: &Buffer) -> Result<*mut DLManagedTensor> {
     unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
         // SAFETY: the consumer calls the deleter once, with the pointer that it was given: a `Lent`'s first field.
-        drop(unsafe { Box::from_raw(tensor.cast::<Lent<DLManagedTensor>>()) });
+        unsafe { end(tensor.cast::<Lent<DLManagedTensor>>()) };
     }
     lend(buffer, |dl_tensor, manager_ctx| DLManagedTensor { dl_tensor, manager_ctx, deleter: Some(delete) })
         .map(|lent| lent.cast())
+}
+
+/// What deleters do. In a child of `fork` they do nothing: what the tensor keeps is the parent's, and so are the locks below.
+///
+/// # Safety
+/// `lent` came from [`lend`], and this is the only call.
+unsafe fn end<T>(lent: *mut Lent<T>) {
+    if !process::is_forked() {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(lent) });
+        // A call of the program's, which goes through no guard.
+        if log::is_waiting() {
+            log::hand_over();
+        }
+    }
 }
 
 fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Result<*mut Lent<T>> {

@@ -8,7 +8,7 @@ use super::{Buffer, Facts};
 use crate::driver::{Access, Driver, Physical, Place, PointerKind, Share};
 use crate::resource::driver_pool::from_registry;
 use crate::resource::memory_resource::{MemoryResource, Reach};
-use crate::resource::pool::Pool;
+use crate::resource::pool::{Export, Pool};
 use crate::resource::sharing::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
@@ -83,8 +83,13 @@ pub fn export_pointer(pool: &Arc<Pool>, at: Address) -> Result<Descriptor> {
 }
 
 fn export_block(pool: &Arc<Pool>, base: Address, inside: u64, bytes: u64) -> Result<Descriptor> {
-    let ticket = offer(Arc::new(Block { pool: Arc::downgrade(pool), base, inside, bytes }))?;
-    let place = pool.export(base, Box::new(move || withdraw(ticket.key))).inspect_err(|_| withdraw(ticket.key))?;
+    let fresh = offer(Arc::new(Block { pool: Arc::downgrade(pool), base, inside, bytes }))?;
+    let withdraw_it = move || withdraw(fresh.key);
+    let export = Export { part: (inside, bytes), ticket: fresh, on_free: Box::new(withdraw_it) };
+    let (place, ticket) = pool.export(base, export).inspect_err(|_| withdraw_it())?;
+    if ticket != fresh {
+        withdraw_it();
+    }
     Descriptor::new(ticket.route(false), bytes, Location::of(&**pool.driver(), place)?)
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::driver::{Driver, process};
 use crate::resource::Result;
-use crate::resource::memory_resource::MemoryResource;
+use crate::resource::memory_resource::{MemoryResource, device_of_stream};
 use crate::resource::sharing::Imported;
 use crate::units::{Address, DeviceId, StreamHandle};
 
@@ -54,7 +54,7 @@ impl Home {
         if lent {
             self.driver.synchronize(self.context)?;
         } else {
-            self.driver.stream_synchronize(self.context, stream)?;
+            self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.context, stream), stream)?;
         }
         Ok(())
     }

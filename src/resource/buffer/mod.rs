@@ -54,6 +54,8 @@ pub struct BufferInfo {
     pub bytes: u64,
     /// The stream that its memory goes back on.
     pub stream: StreamHandle,
+    /// The device whose stream that is if it is a default one.
+    pub context: DeviceId,
     /// The device that it belongs to; `None` for memory of the host.
     pub device_id: Option<DeviceId>,
     /// Whether kernels can use it.
@@ -103,6 +105,8 @@ impl Buffer {
         }
         let hold = match from {
             From::Resource(resource) => {
+                // It is the buffer's from now on, and no bare pointer any more.
+                resource.pointers().take(at);
                 return Ok(Self::of_resource(&resource, at, bytes, stream, Path::None));
             }
             From::Owner(owner) => Hold::Owner(Some(owner)),
@@ -176,6 +180,7 @@ impl Buffer {
             at: facts.at,
             bytes: facts.bytes,
             stream: memory.as_ref().map_or(StreamHandle::LEGACY, |memory| memory.stream()),
+            context: self.home().map_or(DeviceId(0), |(_, context)| context),
             device_id: facts.reach.device,
             is_device_accessible: facts.reach.by_device,
             is_host_accessible: facts.reach.by_host,

@@ -4,13 +4,14 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
-use uuid::Uuid;
 
+use super::ipc::name;
 use super::{DriverPool, Shared, Standing};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
-use crate::resource::memory_resource::{Kind, MemoryResource, check_device};
+use crate::resource::memory_resource::{Kind, MemoryResource, check_device, device_or_current};
 use crate::resource::own_pool::OwnPool;
 use crate::resource::plain::{Plain, PlainResource};
+use crate::resource::pointers::Pointers;
 use crate::resource::{Error, Result};
 use crate::units::DeviceId;
 
@@ -44,8 +45,8 @@ pub struct DeviceOptions {
 pub struct PinnedOptions {
     /// Which pool; the rest is for new ones.
     pub source: Source,
-    /// In whose context its calls are made.
-    pub device: i32,
+    /// In whose context its calls are made; `None`: the current device's.
+    pub device: Option<i32>,
     /// Whether it can be shared with other processes.
     pub ipc: bool,
     /// On which NUMA node it lies; `None`: with IPC the device's, else wherever the system puts it.
@@ -61,8 +62,8 @@ pub struct PinnedOptions {
 pub struct ManagedOptions {
     /// Which pool; the rest is for new ones.
     pub source: Source,
-    /// In whose context its calls are made.
-    pub device: i32,
+    /// In whose context its calls are made; `None`: the current device's.
+    pub device: Option<i32>,
     /// Where its memory lies by preference.
     pub preferred: Option<Place>,
 }
@@ -83,7 +84,7 @@ pub fn device(driver: Arc<dyn Driver>, device: i32, options: DeviceOptions) -> R
 /// # Errors
 /// [`Error::BadDevice`], [`Error::Unsupported`] for a node or a way of sharing that cannot be had, the driver's.
 pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn MemoryResource>> {
-    let device = check_device(driver.as_ref(), options.device)?;
+    let device = device_or_current(driver.as_ref(), options.device)?;
     let capabilities = driver.capabilities(device)?;
     let numa_node = match options.numa_node {
         None if options.ipc => Some(capabilities.numa_node.ok_or_else(|| {
@@ -96,9 +97,9 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
     };
     if options.own || (!capabilities.host_pools && !matches!(options.source, Source::Handle(_))) {
         return match options.source {
-            Source::Current | Source::Default if !options.own => standing_in(&driver, options.device),
+            Source::Current | Source::Default if !options.own => standing_in(&driver, device.0 as i32),
             _ => {
-                let own = OwnPool::pinned(&driver, options.device, numa_node, options.max_size, options.ipc)?;
+                let own = OwnPool::pinned(&driver, device.0 as i32, numa_node, options.max_size, options.ipc)?;
                 Ok(Arc::new(own))
             }
         };
@@ -106,7 +107,7 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
     let place = numa_node.map_or(Place::Host, Place::HostNuma);
     let new = PoolOptions { place: Some(place), managed: false, share: options.ipc, max_size: options.max_size };
     let pool = open(driver, device, Kind::Pinned, options.source, new)?;
-    pool.let_in(device)?;
+    pool.let_in()?;
     Ok(Arc::new(pool))
 }
 
@@ -115,12 +116,12 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
 /// # Errors
 /// [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory, the driver's.
 pub fn managed(driver: Arc<dyn Driver>, options: ManagedOptions) -> Result<Arc<dyn MemoryResource>> {
-    let device = check_device(driver.as_ref(), options.device)?;
+    let device = device_or_current(driver.as_ref(), options.device)?;
     if let Some(Place::Device(preferred)) = options.preferred {
         check_device(driver.as_ref(), preferred.0 as i32)?;
     }
     if !driver.capabilities(device)?.managed_pools && !matches!(options.source, Source::Handle(_)) {
-        return Ok(Arc::new(PlainResource::new(driver, options.device, Plain::Managed)?));
+        return Ok(Arc::new(PlainResource::new(driver, Some(device.0 as i32), Plain::Managed)?));
     }
     let new = PoolOptions { place: options.preferred, managed: true, share: false, max_size: 0 };
     Ok(Arc::new(open(driver, device, Kind::Managed, options.source, new)?))
@@ -158,19 +159,28 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         mapped: false,
         standing: RwLock::new(Standing::Open),
         live: AtomicI64::new(0),
-        shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(Uuid::new_v4) }),
+        shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(|| name(new.place)) }),
+        pointers: Pointers::default(),
     })
 }
 
 impl DriverPool {
-    /// A pool of host memory serves the device it was made for, also where the driver does not begin with that.
-    pub(super) fn let_in(&self, device: DeviceId) -> Result<()> {
-        self.open(|pool| {
-            if self.driver.pool_access(device, pool, Place::Device(device))? == Access::ReadWrite {
-                return Ok(());
+    /// A pool of host memory serves every device, and one of a device that device, also where the driver does not begin with
+    /// that.
+    pub(super) fn let_in(&self) -> Result<()> {
+        for device in (0..self.driver.device_count()).map(DeviceId) {
+            let is_other = device != self.device;
+            if is_other && (self.kind != Kind::Pinned || !self.driver.capabilities(device)?.host_pools) {
+                continue;
             }
-            self.driver.pool_set_access(device, pool, Place::Device(device), Access::ReadWrite)
-        })
+            self.open(|pool| {
+                if self.driver.pool_access(self.device, pool, Place::Device(device))? == Access::ReadWrite {
+                    return Ok(());
+                }
+                self.driver.pool_set_access(self.device, pool, Place::Device(device), Access::ReadWrite)
+            })?;
+        }
+        Ok(())
     }
 }
 

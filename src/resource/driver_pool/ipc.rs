@@ -10,13 +10,35 @@ use uuid::Uuid;
 
 use super::{DriverPool, Shared, Standing};
 use crate::driver::{Blob, Driver, Place};
-use crate::resource::memory_resource::{Kind, check_device};
+use crate::resource::memory_resource::{Kind, device_or_current};
+use crate::resource::pointers::Pointers;
 use crate::resource::sharing::Registry;
 use crate::resource::{Error, Result};
 use crate::units::Address;
 
 /// Mapped pools of this process, by the uuid of the pool.
 pub(super) static MAPPED: Registry<DriverPool> = Registry::new();
+
+/// Stands in the name of a pool on a NUMA node, in front of the node.
+const NODE_FOLLOWS: [u8; 2] = *b"NU";
+
+/// A new name for a pool. libcuda says where a mapped pool lies from 13.1 on only, so the name of one on a NUMA node says it
+/// too: a UUID of the version that is free for such a use.
+pub(super) fn name(place: Option<Place>) -> Uuid {
+    let name = Uuid::new_v4();
+    let Some(Place::HostNuma(node)) = place else { return name };
+    let mut bytes = name.into_bytes();
+    bytes[10..12].copy_from_slice(&NODE_FOLLOWS);
+    bytes[12..].copy_from_slice(&node.to_le_bytes());
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// The node that a name tells.
+fn node_in(name: Uuid) -> Option<u32> {
+    let bytes = name.into_bytes();
+    let tells = name.get_version() == Some(uuid::Version::Custom) && bytes[10..12] == NODE_FOLLOWS;
+    tells.then(|| u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
+}
 
 impl DriverPool {
     /// The pool's descriptor and its name among processes. The resource owns the descriptor and closes it when it
@@ -82,23 +104,30 @@ impl DriverPool {
 pub fn from_allocation_handle(
     driver: Arc<dyn Driver>,
     kind: Kind,
-    device: i32,
+    device: Option<i32>,
     fd: BorrowedFd<'_>,
     uuid: Option<Uuid>,
 ) -> Result<Arc<DriverPool>> {
     if !matches!(kind, Kind::Device | Kind::Pinned) {
         return Err(Error::invalid(format_args!("a {kind:?} resource is not shared as a pool")));
     }
-    let device = check_device(driver.as_ref(), device)?;
+    let device = device_or_current(driver.as_ref(), device)?;
     if let Some(known) = uuid.and_then(|uuid| MAPPED.find(uuid)) {
         return of_kind(known, kind);
     }
     let handle = driver.pool_import_fd(device, fd)?;
+    let place = match kind {
+        Kind::Device => Place::Device(device),
+        _ => {
+            let told = driver.pool_place(device, handle).ok().flatten().filter(|place| place.is_host());
+            told.or_else(|| uuid.and_then(node_in).map(Place::HostNuma)).unwrap_or(Place::Host)
+        }
+    };
     let pool = Arc::new(DriverPool {
         driver,
         device,
         kind,
-        place: Some(if kind == Kind::Device { Place::Device(device) } else { Place::Host }),
+        place: Some(place),
         handle,
         owned: true,
         ipc: true,
@@ -106,9 +135,10 @@ pub fn from_allocation_handle(
         standing: RwLock::new(Standing::Open),
         live: AtomicI64::new(0),
         shared: Mutex::new(Shared { fd: None, uuid }),
+        pointers: Pointers::default(),
     });
     // Who may use the memory is said in each process for itself.
-    pool.let_in(device)?;
+    pool.let_in()?;
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),

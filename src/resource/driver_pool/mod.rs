@@ -16,7 +16,8 @@ use uuid::Uuid;
 pub use create::{DeviceOptions, ManagedOptions, PinnedOptions, Source, device, managed, pinned};
 pub use ipc::{from_allocation_handle, from_registry, register};
 
-use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_bytes, check_device};
+use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_bytes, check_device, device_of_stream};
+use super::pointers::Pointers;
 use super::{Error, Result};
 use crate::driver::{self, Access, Driver, ErrorKind, Place, PoolAttribute, PoolHandle};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -39,6 +40,7 @@ pub struct DriverPool {
     /// Blocks that were given out and are not back.
     live: AtomicI64,
     shared: Mutex<Shared>,
+    pointers: Pointers,
 }
 
 /// Whether a pool can be used.
@@ -64,6 +66,11 @@ struct Shared {
 impl DriverPool {
     fn closed(&self) -> Error {
         Error::Closed(format!("the {:?} resource of device {} was closed", self.kind, self.device).into())
+    }
+
+    /// In whose context a call with that stream is made: a pool serves the streams of every device that may use its memory.
+    fn home_of(&self, stream: StreamHandle) -> DeviceId {
+        device_of_stream(self.driver.as_ref(), self.device, stream)
     }
 
     /// Calls `work` with the pool, which nobody ends meanwhile.
@@ -124,6 +131,10 @@ impl MemoryResource for DriverPool {
         &self.driver
     }
 
+    fn pointers(&self) -> &Pointers {
+        &self.pointers
+    }
+
     fn context(&self) -> DeviceId {
         self.device
     }
@@ -137,7 +148,7 @@ impl MemoryResource for DriverPool {
         }
         let result = match bytes {
             0 => self.open(|_| Ok(Address(0))),
-            _ => self.give_out(|pool| self.driver.pool_allocate(self.device, pool, bytes, stream)),
+            _ => self.give_out(|pool| self.driver.pool_allocate(self.home_of(stream), pool, bytes, stream)),
         };
         match result {
             Err(Error::Driver(error)) if error.kind == ErrorKind::OutOfMemory => {
@@ -152,7 +163,7 @@ impl MemoryResource for DriverPool {
             return Ok(());
         }
         // Also after the pool was closed: the last block that comes back ends it.
-        self.driver.pool_free(self.device, at, stream)?;
+        self.driver.pool_free(self.home_of(stream), at, stream)?;
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 && *self.standing.read() == Standing::Closed {
             let mut standing = self.standing.write();
             if *standing == Standing::Closed

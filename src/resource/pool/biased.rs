@@ -75,8 +75,8 @@ impl Seat {
 struct Turns {
     last: usize,
     count: u32,
-    /// How many it takes to become the holder.
-    needed: u32,
+    /// Whether anybody may become the holder: the kernel's barrier can end that.
+    barriers: bool,
 }
 
 /// On cache lines of its own.
@@ -97,11 +97,9 @@ unsafe impl<T: Send, R: Sync, const WHAT: usize> Sync for Biased<T, R, WHAT> {}
 
 impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
     pub fn new(value: T) -> Self {
-        // The count ends at TURNS.
-        let needed = if process::can_pass_barrier_everywhere() { TURNS } else { TURNS + 1 };
         Self {
             holder: Apart(AtomicPtr::new(ptr::null_mut())),
-            lock: Mutex::new(Turns { last: NOBODY, count: 0, needed }),
+            lock: Mutex::new(Turns { last: NOBODY, count: 0, barriers: process::can_pass_barrier_everywhere() }),
             value: UnsafeCell::new(value),
         }
     }
@@ -171,7 +169,12 @@ impl<T, R: RawMutex, const WHAT: usize> Biased<T, R, WHAT> {
             (taken.last, taken.count) = (thread, 0);
         }
         taken.count = (taken.count + 1).min(TURNS);
-        if let Some(seat) = seat.filter(|_| taken.count >= taken.needed || self.own_seat().is_some()) {
+        if taken.count == TURNS && taken.barriers {
+            // It may be refused by now.
+            taken.barriers = process::can_pass_barrier_everywhere();
+        }
+        let earned = taken.count == TURNS && taken.barriers;
+        if let Some(seat) = seat.filter(|_| earned || self.own_seat().is_some()) {
             taken.count = 0;
             // From its next turn on. This one still has the lock, and until it ends nobody else is in.
             self.holder.0.store(ptr::from_ref(seat).cast_mut(), Ordering::Relaxed);
@@ -276,7 +279,7 @@ mod tests {
     fn one_thread_becomes_the_holder_and_another_ends_that() {
         let (pair, without, own) = (pair(), pair(), seat());
         // As a kernel without the barrier would have it.
-        without.lock.lock().needed = TURNS + 1;
+        without.lock.lock().barriers = false;
         let held = |pair: &Pair| pair.enter_as(own).is_some();
         (0..TURNS).for_each(|_| turn(&pair, own));
         (0..2 * TURNS).for_each(|_| turn(&without, own));

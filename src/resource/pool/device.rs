@@ -69,7 +69,11 @@ pub struct DevicePool {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     pub slots: Vec<Option<Arc<Stream>>>,
+    /// Slots that are none's.
+    pub vacant: Vec<u16>,
     pub by_key: HashMap<(StreamHandle, u64), Arc<Stream>>,
+    /// When so many are known, those that are of no more use are forgotten.
+    pub sweep_at: usize,
 }
 
 impl Streams {
@@ -84,6 +88,8 @@ pub(super) struct Peaks {
     pub live: u64,
     /// Since [`DevicePool::recent_peak`] asked last.
     pub recent: u64,
+    /// By so much streams may still rise beyond their marks.
+    pub kept_back: u64,
 }
 
 impl DevicePool {
@@ -113,12 +119,12 @@ impl DevicePool {
             small_grains: SMALL / GRAIN,
             max_chunk_pages: options.max_chunk / granularity,
             movable: backing.movable,
-            shared_chunks: backing.movable && backing.is_host(),
         };
         let table = Arc::new(Table::new(&shape));
         let arena = Arena::new(shape, Arc::clone(&table));
         let pool = Self {
             events: Events::new(&driver, device),
+            inner: Biased::new(Inner::new(arena, driver.now())),
             driver,
             device,
             capabilities,
@@ -128,7 +134,6 @@ impl DevicePool {
             table,
             segments: (!backing.movable).then(RwLock::default),
             backing,
-            inner: Biased::new(Inner::new(arena)),
             streams: RwLock::default(),
             routes: RwLock::default(),
             routing: AtomicUsize::new(0),
@@ -240,7 +245,7 @@ impl DevicePool {
             stream.charge(&mut hot, grains, tag)
         };
         if peak {
-            self.look_at_peak();
+            self.rose(stream);
         }
     }
 
@@ -428,8 +433,11 @@ impl DevicePool {
     /// The live block that contains an address: its start and length in bytes.
     pub fn block_around(&self, at: Address) -> Result<(Address, u64)> {
         let found = self.grain(at).and_then(|grain| self.inner.lock().arena.containing(grain));
-        let live = found.filter(|&(start, _)| self.table.read(start).state() == State::Live);
-        live.map(|(start, grains)| (self.address(start), grains * GRAIN)).ok_or_else(|| self.bad_free(at))
+        let live =
+            found.map(|(start, _)| (start, self.table.read(start))).filter(|(_, header)| header.state() == State::Live);
+        let block = live.map(|(start, header)| (self.address(start), header.grains() * GRAIN));
+        // Behind a small block among large ones there may be memory that is nobody's.
+        block.filter(|&(start, bytes)| at.0 - start.0 < bytes).ok_or_else(|| self.bad_free(at))
     }
 
     /// Whether the handle always names the same living stream.

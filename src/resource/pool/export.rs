@@ -4,6 +4,7 @@ use super::device::DevicePool;
 use super::pool::Pool;
 use crate::driver::{Physical, Place};
 use crate::pool::State;
+use crate::resource::sharing::Ticket;
 use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN};
 
@@ -18,15 +19,23 @@ pub(crate) struct Extent {
     pub chunks: Vec<(Physical, u64)>,
 }
 
-/// What to do when an exported block is freed.
-pub(crate) type OnFree = Box<dyn FnOnce() + Send>;
+/// A part of a live block that was exported.
+pub(crate) struct Export {
+    /// Bytes from the block's start, and how many.
+    pub part: (u64, u64),
+    /// What it was offered as.
+    pub ticket: Ticket,
+    /// What to do when the block is freed.
+    pub on_free: Box<dyn FnOnce() + Send>,
+}
 
 impl Pool {
-    /// Notes that the live block at `base` was exported: `on_free` runs when it is freed, before the memory can be
-    /// anybody else's. Returns where the memory lies.
-    pub(crate) fn export(&self, base: Address, on_free: OnFree) -> Result<Place> {
+    /// Notes that a part of the live block at `base` was exported: `on_free` runs when the block is freed, before the memory can be
+    /// anybody else's. Returns where the memory lies, and the part's ticket: of a part that was exported before, the one that it has,
+    /// and `export` is dropped.
+    pub(crate) fn export(&self, base: Address, export: Export) -> Result<(Place, Ticket)> {
         let device = self.device_of(base)?;
-        self.device(device)?.export(base, on_free)
+        self.device(device)?.export(base, export)
     }
 
     /// What `look` makes of the chunks of the live block at `base`. The block cannot be freed meanwhile: `look` runs
@@ -38,21 +47,28 @@ impl Pool {
 }
 
 impl DevicePool {
-    fn export(&self, base: Address, on_free: OnFree) -> Result<Place> {
+    fn export(&self, base: Address, export: Export) -> Result<(Place, Ticket)> {
         if !self.backing.is_shareable() {
             return Err(Error::Unsupported(
                 format!("memory of device {} cannot be exported as file descriptors by this driver", self.device)
                     .into(),
             ));
         }
-        let mut on_free = Some(on_free);
         loop {
             let (start, header) = self.find_live(base)?;
             let mut inner = self.inner.lock();
             // Its free goes the slow way from now on, past the list of exports.
             if self.change_header(start, header, header.special()) {
-                inner.exports.entry(start).or_default().extend(on_free.take());
-                return Ok(self.backing.place());
+                let known = inner.exports.entry(start).or_default();
+                let ticket = match known.iter().find(|known| known.part == export.part) {
+                    Some(known) => known.ticket,
+                    None => {
+                        let ticket = export.ticket;
+                        known.push(export);
+                        ticket
+                    }
+                };
+                return Ok((self.backing.place(), ticket));
             }
         }
     }

@@ -11,7 +11,7 @@
 //! Pinning a page takes three times as long as a move. So in pools of pinned memory it pays for moves, too: they may take as long as
 //! it did, in all, before the pool grows to save them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::allowance::Allowance;
 
@@ -39,18 +39,18 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Duration) -> Self {
         Self { usual: Allowance::for_moves(now), larger: Allowance::for_needed_moves(now), peak: 0, waits: 0 }
     }
 
     /// Room is to be made for a request, with so many bytes live then: whether chunks may move.
-    pub fn may_move(&mut self, now: Instant, live: u64) -> bool {
+    pub fn may_move(&mut self, now: Duration, live: u64) -> bool {
         self.peak = self.peak.max(live);
         self.usual.is_left(now)
     }
 
     /// Whether the pool may come to hold so many bytes rather than move chunks.
-    pub fn may_grow(&mut self, now: Instant, held: u64, live: u64) -> bool {
+    pub fn may_grow(&mut self, now: Duration, held: u64, live: u64) -> bool {
         held <= live.saturating_mul(MOST)
             && (held <= self.peak.saturating_add(self.peak / FREELY) || !self.larger.is_left(now))
     }
@@ -72,19 +72,19 @@ impl Growth {
         self.waits = 0;
     }
 
-    /// Memory was pinned, which took so long: moves may take as long.
-    pub fn pinned(&mut self, took: Duration) {
-        self.usual.gets(took);
+    /// Memory was pinned, at that price: moves may cost as much.
+    pub fn pinned(&mut self, price: Duration) {
+        self.usual.gets(price);
     }
 
-    /// Books what moves took; `needed` are those that [`Growth::may_move`] had not allowed.
-    pub fn moved(&mut self, took: Duration, needed: bool) {
-        if needed { self.larger.took(took) } else { self.usual.took(took) }
+    /// Charges moves at their price; `needed` are those that [`Growth::may_move`] had not allowed.
+    pub fn moved(&mut self, price: Duration, needed: bool) {
+        if needed { self.larger.took(price) } else { self.usual.took(price) }
     }
 
     /// Memory was given back, with so many bytes live: what was needed before says nothing any more. Where next to nothing is held
     /// now, something else begins, and may move as much as in a new pool.
-    pub fn gave_back(&mut self, now: Instant, live: u64, held: u64) {
+    pub fn gave_back(&mut self, now: Duration, live: u64, held: u64) {
         if held <= self.peak / NEXT_TO_NOTHING {
             *self = Self::new(now);
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn moves_then_a_fifth_then_moves_then_twice_what_is_live() {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let mut growth = Growth::new(now);
         assert!(growth.may_move(now, 800));
         growth.moved(SECOND, false);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_waits_again_and_again_or_of_an_idle_stream_are_worth_memory() {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let mut growth = Growth::new(now);
         growth.may_move(now, 3200);
         let spares =
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn pinning_pays_for_moves() {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let mut growth = Growth::new(now);
         growth.pinned(3 * SECOND);
         assert!(growth.may_move(now, 800));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_was_given_back_is_not_needed() {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let mut growth = Growth::new(now);
         growth.may_move(now, 800);
         growth.gave_back(now, 80, 800);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_empty_pool_is_as_new() {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let mut growth = Growth::new(now);
         growth.may_move(now, 1600);
         growth.moved(SECOND, false);

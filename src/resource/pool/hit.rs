@@ -17,7 +17,7 @@ use super::doors::{self, Door};
 use super::pool::Pool;
 use super::stream::Stream;
 use super::streams::Standing;
-use crate::driver::Capture;
+use crate::driver::{Capture, process};
 use crate::pool::{Cached, Front, Header, Place, block_grains};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
@@ -51,6 +51,11 @@ impl Recents {
 
 impl Drop for Recents {
     fn drop(&mut self) {
+        if process::is_forked() {
+            // What they lead to is the parent's: if these are the last who have it, it stays.
+            std::mem::forget(self.0.take());
+            return;
+        }
         self.change(Vec::clear);
     }
 }
@@ -193,7 +198,7 @@ impl Near<'_> {
         let peak = stream.charge(hot, grains, tag);
         drop(held);
         if peak {
-            home.look_at_peak();
+            home.rose(stream);
         }
         Some(home.address(start))
     }

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::allowance::Allowance;
-use super::export::OnFree;
+use super::export::Export;
 use super::fence::Fence;
 use super::growth::Growth;
 use super::private::Private;
@@ -18,7 +18,8 @@ pub(super) struct Inner {
     pub arena: Arena,
     /// By stream slot.
     orders: Vec<Order>,
-    /// Old places of moved chunks, oldest first; without a fence they may be unmapped at once.
+    /// Old places of moved chunks, oldest first, and places that a failed allocation could not unmap; without a fence they may be
+    /// unmapped at once.
     pub retiring: VecDeque<(Option<Arc<Fence>>, Retired)>,
     /// Freed blocks that further streams may still use.
     pub deferred: Vec<Deferred>,
@@ -32,12 +33,14 @@ pub(super) struct Inner {
     pub quarantine: Vec<(u64, Owner)>,
     /// Owners of released private pools, waiting for the same.
     pub released: HashSet<Owner>,
-    /// What to do when an exported block is freed, by its start.
-    pub exports: HashMap<u64, Vec<OnFree>>,
+    /// What was exported of live blocks, by their start.
+    pub exports: HashMap<u64, Vec<Export>>,
     /// Physical memory made for a plan that came out otherwise, for the next one. Bytes beside it.
     pub prepared: Vec<(Physical, u64)>,
-    /// Physical memory that is unmapped but that the driver refused to take back.
+    /// Physical memory that no chunk has: the driver refused to take it back, or to unmap it.
     pub orphans: Vec<(Physical, u64)>,
+    /// So many requests make room without a look at every stream.
+    pub unsettled: usize,
     /// Whether long blocks of one stream were ever freed on another.
     pub handed_over: bool,
     /// Whether chunks are moved or taken.
@@ -97,7 +100,8 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub fn new(arena: Arena) -> Self {
+    /// `now`: on the driver's clock.
+    pub fn new(arena: Arena, now: Duration) -> Self {
         Self {
             arena,
             orders: Vec::new(),
@@ -111,10 +115,11 @@ impl Inner {
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
+            unsettled: 0,
             handed_over: false,
-            growth: Growth::new(Instant::now()),
+            growth: Growth::new(now),
             grown_to: 0,
-            small_chunks: Allowance::for_small_chunks(Instant::now()),
+            small_chunks: Allowance::for_small_chunks(now),
             figures: Figures::default(),
         }
     }

@@ -1,6 +1,5 @@
 //! How much a pool may hold, and giving back what it need not.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use super::pool::Pool;
@@ -15,11 +14,6 @@ impl Pool {
     /// The driver's, if it refused.
     pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
         self.device(device)?.trim(keep)
-    }
-
-    pub(super) fn trim_if_used(&self, device: DeviceId) -> u64 {
-        let home = self.devices.get(device.0 as usize).and_then(OnceLock::get);
-        home.map_or(0, |home| home.trim(0).unwrap_or(0))
     }
 
     /// Trims every device that was used.
@@ -84,7 +78,7 @@ impl Pool {
     /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
     /// who were added. Says whether anything was given.
     pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
-        let trimmed = self.trim_if_used(device) > 0;
+        let trimmed = self.devices.trim(device) > 0;
         self.pressure.call(device, bytes) | trimmed
     }
 }

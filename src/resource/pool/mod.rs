@@ -50,6 +50,7 @@ mod trim;
 
 pub use account::Account;
 pub use device::DevicePool;
+pub(crate) use export::Export;
 pub use options::{Location, Options};
 pub use pool::Pool;
 pub use pressure::Callback;

@@ -4,6 +4,34 @@ use crate::driver::Choice;
 
 use crate::resource::{Error, Result};
 
+/// The smallest [`Options::max_chunk`]: what GPUs map at least.
+const LEAST_CHUNK: u64 = 2 << 20;
+
+/// Every variable that means something: to this library, to the Python package, to the repository's tests and tools. Any other
+/// `FOREBAY_*` is taken for a slip of the pen, which would mean no limit where one was wanted.
+const VARIABLES: [&str; 18] = [
+    "FOREBAY_DRIVER",
+    "FOREBAY_LIMIT",
+    "FOREBAY_FRACTION",
+    "FOREBAY_MAX_CHUNK",
+    "FOREBAY_GROW_FIRST",
+    "FOREBAY_GIVE_BACK_MS",
+    "FOREBAY_HOST_CAPACITY",
+    "FOREBAY_HOST_DEVICES",
+    "FOREBAY_HOST_LATE",
+    "FOREBAY_LOG",
+    "FOREBAY_LIBRARY",
+    "FOREBAY_PYTHON_FAST",
+    "FOREBAY_TORCH_MODE",
+    "FOREBAY_TRACES",
+    "FOREBAY_STEPS",
+    "FOREBAY_SEEDS",
+    "FOREBAY_UPSTREAM",
+    "FOREBAY_GPU_DIR",
+];
+/// How others begin: the tests', CMake's for the package's folder, and what Kubernetes sets where a service is called forebay.
+const OTHERS: [&str; 5] = ["FOREBAY_TEST_", "FOREBAY_ROOT", "FOREBAY_DIR", "FOREBAY_SERVICE_", "FOREBAY_PORT"];
+
 /// Where a pool's memory lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Location {
@@ -26,7 +54,7 @@ pub struct Options {
     pub limit: u64,
     /// The same as a share of the device's memory, in (0, 1]; 0: none. The smaller of both counts. `FOREBAY_FRACTION`.
     pub fraction: f64,
-    /// Largest chunk in bytes, a power of two; 0: chunks follow the pool's size. `FOREBAY_MAX_CHUNK`.
+    /// Largest chunk in bytes, a power of two of 2 MiB or more; 0: chunks follow the pool's size. `FOREBAY_MAX_CHUNK`.
     pub max_chunk: u64,
     /// Where its memory lies.
     pub location: Location,
@@ -41,8 +69,9 @@ impl Options {
     /// The defaults, changed by the environment.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a variable that cannot be read as what it stands for.
+    /// [`Error::Invalid`] for a variable that cannot be read as what it stands for, and for a `FOREBAY_*` that means nothing.
     pub fn from_environment() -> Result<Self> {
+        std::env::vars_os().try_for_each(|(name, _)| check_name(&name.to_string_lossy()))?;
         // What is no text is told as a bad value, not passed over.
         Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -92,15 +121,29 @@ impl Options {
                 self.fraction
             )));
         }
-        if self.max_chunk != 0 && !self.max_chunk.is_power_of_two() {
+        if self.max_chunk != 0 && !(self.max_chunk.is_power_of_two() && self.max_chunk >= LEAST_CHUNK) {
             return Err(Error::invalid(format_args!(
-                "max_chunk is {}; it takes a power of two in bytes, like {}, or 0 to follow the pool",
+                "max_chunk is {}; it takes a power of two in bytes, {LEAST_CHUNK} or more, like {}, or 0 to follow the pool",
                 self.max_chunk,
                 32 << 20
             )));
         }
         Ok(())
     }
+}
+
+/// Whether a variable of this name, if it is one of ours, means something.
+fn check_name(name: &str) -> Result<()> {
+    if !name.starts_with("FOREBAY_") || VARIABLES.contains(&name) || OTHERS.iter().any(|begin| name.starts_with(begin))
+    {
+        return Ok(());
+    }
+    let nearest = VARIABLES.into_iter().min_by_key(|known| strsim::levenshtein(known, name)).unwrap_or_default();
+    Err(Error::invalid(format_args!(
+        "the environment variable {name} means nothing here: {nearest} is the nearest that does. Unset it, or correct its name; \
+         known are {}",
+        VARIABLES.join(", ")
+    )))
 }
 
 /// Reads `8G`, `512M`, `1048576`: bytes, with K, M, G or T for powers of 1024.
@@ -145,6 +188,8 @@ mod tests {
             ("FOREBAY_LIMIT", "99999999T"),
             ("FOREBAY_LIMIT", "8GB"),
             ("FOREBAY_MAX_CHUNK", "3M"),
+            ("FOREBAY_MAX_CHUNK", "1"),
+            ("FOREBAY_MAX_CHUNK", "1M"),
             ("FOREBAY_FRACTION", "half"),
             ("FOREBAY_FRACTION", "1.5"),
             ("FOREBAY_FRACTION", "NaN"),

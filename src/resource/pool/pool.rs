@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::device::DevicePool;
 use super::doors;
@@ -31,10 +31,31 @@ pub struct Pool {
     id: u64,
     driver: Arc<dyn Driver>,
     options: Options,
-    pub(super) devices: Box<[OnceLock<Arc<DevicePool>>]>,
+    pub(super) devices: Arc<Devices>,
     /// One device is opened at a time.
     opening: Mutex<()>,
     pub(super) pressure: Arc<Pressure>,
+}
+
+/// A pool's devices, as other pools know them, which may ask them for memory and keep nothing alive by that but this.
+#[derive(Debug)]
+pub(super) struct Devices {
+    pub open: Box<[OnceLock<Arc<DevicePool>>]>,
+    /// Whether the pool has ended. Read-locked by who uses its devices without holding the pool.
+    ended: RwLock<bool>,
+}
+
+impl Devices {
+    fn new(count: u32) -> Self {
+        Self { open: (0..count).map(|_| OnceLock::new()).collect(), ended: RwLock::new(false) }
+    }
+
+    /// Gives back what one of them can spare, if it was ever used. Returns the bytes that went.
+    pub fn trim(&self, device: DeviceId) -> u64 {
+        let ended = self.ended.read();
+        let home = self.open.get(device.0 as usize).and_then(OnceLock::get).filter(|_| !*ended);
+        home.map_or(0, |home| home.trim(0).unwrap_or(0))
+    }
 }
 
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -68,12 +89,11 @@ impl Pool {
         driver::process::watch_fork();
         doors::watch_fork();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let devices = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
+        let devices = Arc::new(Devices::new(driver.device_count()));
         let source = Source { memory: driver.memory(), host: options.location != Location::Device };
         let pressure = Arc::new(Pressure::new(id, source));
-        let pool = Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure });
-        announce(id, source, Arc::downgrade(&pool));
-        Ok(pool)
+        announce(id, source, Arc::downgrade(&devices));
+        Ok(Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure }))
     }
 
     /// What tells this pool from every other of the process; never 0.
@@ -108,7 +128,7 @@ impl Pool {
     /// How many devices there are.
     #[must_use]
     pub fn device_count(&self) -> u32 {
-        self.devices.len() as u32
+        self.devices.open.len() as u32
     }
 
     /// One device's pool, opened on first use.
@@ -144,12 +164,12 @@ impl Pool {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
-        let place = usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index));
+        let place = usize::try_from(ordinal).ok().and_then(|index| self.devices.open.get(index));
         place.ok_or_else(|| Error::BadDevice { asked: ordinal.into(), count: self.device_count() })
     }
 
     pub(super) fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
-        self.devices.iter().filter_map(OnceLock::get)
+        self.devices.open.iter().filter_map(OnceLock::get)
     }
 
     // ---- memory --------------------------------------------------------------------------------------
@@ -358,6 +378,26 @@ impl Pool {
         self.device(device)?.unregister(stream)
     }
 
+    /// Destroys a stream that was made for the caller, registered or not. Its queued work still runs.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a default stream. The driver's, and then the stream is as before.
+    pub fn stream_destroy(&self, device: i32, stream: StreamHandle) -> Result<()> {
+        let home = self.device(device)?;
+        let registered = match home.unregister(stream) {
+            Err(Error::NotFound(_)) if !stream.is_default() => false,
+            other => other.map(|()| true)?,
+        };
+        if let Err(error) = self.driver.stream_destroy(home.device(), stream) {
+            if registered {
+                // The call can be made again.
+                home.register(stream)?;
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     // ---- private pools -------------------------------------------------------------------------------
 
     /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.
@@ -434,6 +474,9 @@ impl Drop for Pool {
         if driver::process::is_forked() {
             return;
         }
+        // Another pool may be trimming this one: it ends after that, and before this call does.
+        let mut ended = self.devices.ended.write();
+        *ended = true;
         for home in self.opened() {
             home.close();
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pool::Pool;
+use super::pool::Devices;
 use crate::units::DeviceId;
 
 /// Told the device and the bytes wanted; says whether it gave anything back. Called without any lock held,
@@ -14,7 +14,7 @@ use crate::units::DeviceId;
 pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
 
 /// All pools of the process, so that one can ask the others.
-static POOLS: Mutex<Vec<(u64, Source, Weak<Pool>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<(u64, Source, Weak<Devices>)>> = Mutex::new(Vec::new());
 
 /// What pools take their memory from: a driver's devices, or its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,15 +76,17 @@ impl Pressure {
     /// Trims every other pool of the process that takes from the same memory for this device.
     pub fn trim_others(&self, device: DeviceId) -> bool {
         let others: Vec<_> = {
-            let mut pools = POOLS.lock();
-            pools.retain(|(_, _, pool)| pool.strong_count() > 0);
+            let pools = POOLS.lock();
             let others = pools.iter().filter(|&&(id, of, _)| id != self.pool && of == self.source);
-            others.filter_map(|(_, _, pool)| pool.upgrade()).collect()
+            others.filter_map(|(_, _, devices)| devices.upgrade()).collect()
         };
-        others.iter().map(|pool| pool.trim_if_used(device)).sum::<u64>() > 0
+        others.iter().map(|devices| devices.trim(device)).sum::<u64>() > 0
     }
 }
 
-pub(super) fn announce(id: u64, source: Source, pool: Weak<Pool>) {
-    POOLS.lock().push((id, source, pool));
+pub(super) fn announce(id: u64, source: Source, devices: Weak<Devices>) {
+    let mut pools = POOLS.lock();
+    // What is left of an ended pool goes with the next one.
+    pools.retain(|(_, _, devices)| devices.strong_count() > 0);
+    pools.push((id, source, devices));
 }

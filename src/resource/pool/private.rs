@@ -197,8 +197,8 @@ impl DevicePool {
             let (start, header) = self.find_live(self.address(start))?;
             return self.free_special(stream, start, header, how);
         }
-        for withdraw in inner.exports.remove(&start).unwrap_or_default() {
-            withdraw();
+        for export in inner.exports.remove(&start).unwrap_or_default() {
+            (export.on_free)();
         }
         let uses = inner.uses.remove(&start).unwrap_or_default();
         if let Some(id) = inner.private_blocks.remove(&start) {

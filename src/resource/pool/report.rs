@@ -66,6 +66,7 @@ impl DevicePool {
         let why = match shortage {
             Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
             Shortage::Device(error) => format!("{place} has no more ({error})"),
+            Shortage::Total => format!("{place} has {} in all", Human(self.backing.total)),
             Shortage::Addresses => {
                 format!("more than the pool's addresses, and {place} has {}", Human(self.backing.total))
             }
@@ -73,7 +74,7 @@ impl DevicePool {
         let hint = match shortage {
             Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
             Shortage::Device(_) => "free memory, or end other programs that use it",
-            Shortage::Addresses => "ask for less",
+            Shortage::Addresses | Shortage::Total => "ask for less",
         };
         let text = format!(
             "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",

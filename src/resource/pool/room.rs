@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
+use super::allowance::{GROW, MOVE, pinning, times};
 use super::device::DevicePool;
 use super::fence::Fence;
 use super::inner::Inner;
@@ -15,8 +15,8 @@ use super::stream::Stream;
 use super::times::Spent;
 use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::pool::{Chunking, Fill, Front, IDLE, Owner, Plan, Source};
-use crate::resource::Result;
-use crate::units::{Address, GRAIN};
+use crate::resource::{Error, Result};
+use crate::units::{Address, GRAIN, Human};
 
 /// Below this share of the device's memory a pool grows rather than make one stream wait for another.
 const FREE_GROWTH: u64 = 128;
@@ -27,6 +27,12 @@ const WORTH_A_WAIT: u64 = 64;
 
 /// Where a stream was asked for so many blocks, the pool is in use.
 const IN_USE: u64 = 8192;
+
+/// A request that makes room looks at so many streams, on average, where that gives nothing.
+const STREAMS_PER_REQUEST: usize = 64;
+
+/// Making so many chunks costs many times what asking for free memory does.
+const WORTH_ASKING: u64 = 16;
 
 /// For whom room is made.
 #[derive(Clone, Copy)]
@@ -54,6 +60,8 @@ pub(super) enum Shortage {
     Device(DriverError),
     /// No run of addresses is that long.
     Addresses,
+    /// There is not so much in all.
+    Total,
 }
 
 impl DevicePool {
@@ -69,24 +77,42 @@ impl DevicePool {
 
     pub(super) fn room_for(&self, asker: Asker<'_>, grains: u64) -> Result<u64> {
         self.inner.lock().figures.misses += 1;
+        if grains * GRAIN > self.backing.total {
+            return Err(self.refused(grains, &Shortage::Total));
+        }
         let mut steps = super::relief::STEPS.iter();
+        let mut looked = false;
         loop {
-            let begun = Instant::now();
+            let begun = self.driver.now();
             let made = self.room_now(asker, grains);
-            self.times.add(Spent::Making, begun.elapsed());
+            self.times.add(Spent::Making, self.driver.now().saturating_sub(begun));
             let shortage = match made? {
                 Ok(start) => return Ok(start),
                 Err(shortage) => shortage,
             };
-            let begun = Instant::now();
+            {
+                let mut inner = self.inner.lock();
+                // It may have made do without a look at every stream.
+                if std::mem::take(&mut inner.unsettled) > 0 && !std::mem::replace(&mut looked, true) {
+                    continue;
+                }
+                if let Some(start) = inner.arena.take_anywhere(asker.owner, grains) {
+                    return Ok(start);
+                }
+            }
+            let begun = self.driver.now();
             // Only a step that gave something back is worth another try.
             let helped = steps.by_ref().any(|step| step(self, grains * GRAIN));
-            self.times.add(Spent::Waiting, begun.elapsed());
+            self.times.add(Spent::Waiting, self.driver.now().saturating_sub(begun));
             if !helped {
-                self.inner.lock().figures.out_of_memory += 1;
-                return Err(self.out_of_memory(grains * GRAIN, &shortage));
+                return Err(self.refused(grains, &shortage));
             }
         }
+    }
+
+    fn refused(&self, grains: u64, shortage: &Shortage) -> Error {
+        self.inner.lock().figures.out_of_memory += 1;
+        self.out_of_memory(grains * GRAIN, shortage)
     }
 
     /// All that can be done without waiting for the GPU.
@@ -100,18 +126,17 @@ impl DevicePool {
         if let Some(start) = inner.arena.take(asker.owner, grains) {
             return Ok(Ok(start));
         }
-        // Its own memory is as good as idle to a stream, but not to the host.
-        self.settle(&mut inner, (asker.owner != IDLE).then_some(asker.stream));
+        self.settle_if_worth_it(&mut inner, asker);
         let mut prepared = false;
-        let mut begun = Instant::now();
+        let now = self.driver.now();
         // A chunk costs next to nothing beside the pinning of its memory.
         let pinned = self.backing.is_host();
         let live = (inner.arena.live_grains() + grains) * GRAIN;
-        let allowed = inner.growth.may_move(begun, live);
+        let allowed = inner.growth.may_move(now, live);
         let mut may_move = allowed;
         let in_use = pinned || asker.stream.requests() >= IN_USE;
         // As many chunks as serve memory best, where there is time for them.
-        let with_time = pinned || inner.small_chunks.is_left(begun);
+        let with_time = pinned || inner.small_chunks.is_left(now);
         let chunking = Chunking {
             tiny: in_use.then_some(if with_time { 1 } else { 2 }),
             most_pages: self.limit.load(Ordering::Relaxed) / self.backing.granularity,
@@ -129,7 +154,7 @@ impl DevicePool {
             let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
-            if !may_move && (over > 0 || !inner.growth.may_grow(begun, held + new_bytes, live)) {
+            if !may_move && (over > 0 || !inner.growth.may_grow(now, held + new_bytes, live)) {
                 may_move = true;
                 continue;
             }
@@ -157,24 +182,19 @@ impl DevicePool {
             }
             if new_bytes > 0 && !prepared && self.backing.is_host() && self.segments.is_none() {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
-                let pinning = Instant::now();
                 let made = inner.unlocked(|| self.prepare(&plan));
+                inner.growth.pinned(pinning(made.iter().map(|&(_, bytes)| bytes).sum()));
                 inner.prepared.extend(made);
-                // No part of what moves take.
-                begun = Instant::now();
-                inner.growth.pinned(begun - pinning);
                 inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(&inner));
                 prepared = true;
                 continue;
             }
             match self.carry_out(&mut inner, &plan, asker) {
                 Ok(()) => {
-                    let took = begun.elapsed();
-                    if plan.moves() > 0 {
-                        inner.growth.moved(took, !allowed);
-                    }
+                    let moving = times(MOVE, plan.moves());
+                    inner.growth.moved(moving, !allowed);
                     if in_use && with_time {
-                        inner.small_chunks.took(took);
+                        inner.small_chunks.took(moving + times(GROW, plan.new_chunks()));
                     }
                     return Ok(Ok(plan.start));
                 }
@@ -193,6 +213,21 @@ impl DevicePool {
         }
     }
 
+    /// Looks at every stream, unless that gave nothing lately and there are so many streams that a request cannot pay for it.
+    fn settle_if_worth_it(&self, inner: &mut Inner, asker: Asker<'_>) {
+        if inner.unsettled > 0 {
+            inner.unsettled -= 1;
+            return;
+        }
+        let free = |inner: &Inner| (inner.arena.live_grains(), inner.arena.owner_free(IDLE));
+        let before = free(inner);
+        // Its own memory is as good as idle to a stream, but not to the host.
+        self.settle(inner, (asker.owner != IDLE).then_some(asker.stream));
+        if free(inner) == before {
+            inner.unsettled = self.streams.read().by_key.len() / STREAMS_PER_REQUEST;
+        }
+    }
+
     /// How to make room: with as little new memory as can be, or without moving anything.
     fn plan(
         &self,
@@ -205,29 +240,9 @@ impl DevicePool {
         if !may_move {
             return inner.arena.plan_new(asker.owner, grains, chunking);
         }
-        self.part(inner, asker);
         let epoch = asker.epoch(inner);
         inner.arena.complete_chunks(asker.owner, epoch);
         inner.arena.plan(asker.owner, grains, chunking)
-    }
-
-    /// Chunks at two places and unused at one are whole again.
-    fn part(&self, inner: &mut Inner, asker: Asker<'_>) {
-        let idle = inner.arena.part(IDLE);
-        inner.retiring.extend(idle.into_iter().map(|old| (None, old)));
-        // Without a fence they stay in two parts.
-        if inner.arena.can_part(asker.owner)
-            && let Ok(fence) = self.fence_for(asker)
-        {
-            let retired = inner.arena.part(asker.owner);
-            inner.retiring.extend(retired.into_iter().map(|old| (Some(Arc::clone(&fence)), old)));
-            inner.raised(asker.stream.slot, fence);
-        }
-    }
-
-    /// Behind all that the asker's stream has been given.
-    fn fence_for(&self, asker: Asker<'_>) -> crate::driver::Result<Arc<Fence>> {
-        Fence::after(&self.events, asker.stream.handle)
     }
 
     /// By how many bytes a plan would exceed the limit.
@@ -262,14 +277,17 @@ impl DevicePool {
         if self.segments.is_some() {
             return self.carry_out_segment(inner, plan, asker);
         }
+        self.compare_with_free(plan)?;
         let steals = plan.moves();
         // Raised before anything moves: the old places stay mapped until it has passed.
-        let fence = if plan.retires() && !asker.private { Some(self.fence_for(asker)?) } else { None };
+        let fence = match steals {
+            0 => None,
+            _ if asker.private => None,
+            // Behind all that the asker's stream has been given.
+            _ => Some(Fence::after(&self.events, asker.stream.handle)?),
+        };
         let created = self.create_all(inner, plan)?;
-        if let Err(error) = self.map_all(plan, &created) {
-            self.release_all(inner, &created);
-            return Err(error);
-        }
+        self.map_all(inner, plan, &created)?;
         let handles: Vec<u64> = created.iter().map(|&(physical, _)| physical.0).collect();
         let epoch = asker.epoch(inner);
         let retired = inner.arena.commit(plan, asker.owner, epoch, &handles);
@@ -314,6 +332,19 @@ impl DevicePool {
         }
     }
 
+    /// Fails if a plan asks for more new memory than there is: nobody else should go without it until that is found out chunk by chunk.
+    fn compare_with_free(&self, plan: &Plan) -> crate::driver::Result<()> {
+        if plan.new_chunks() < WORTH_ASKING || self.backing.is_host() {
+            return Ok(());
+        }
+        let (wanted, free) = (self.page_bytes(plan.new_pages()), self.driver.memory_info(self.device)?.free);
+        if wanted <= free {
+            return Ok(());
+        }
+        let why = format!("{} more are needed and {} are free", Human(wanted), Human(free));
+        Err(DriverError::new(ErrorKind::OutOfMemory, "cuMemGetInfo", why))
+    }
+
     fn create_all(&self, inner: &mut Inner, plan: &Plan) -> crate::driver::Result<Vec<(Physical, u64)>> {
         let mut created = Vec::new();
         for fill in plan.fills.iter().filter(|fill| fill.source == Source::Create) {
@@ -351,7 +382,8 @@ impl DevicePool {
         inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
     }
 
-    fn map_all(&self, plan: &Plan, created: &[(Physical, u64)]) -> crate::driver::Result<()> {
+    /// Maps what a plan asks for, or, after an error, gives back what was created for it.
+    fn map_all(&self, inner: &mut Inner, plan: &Plan, created: &[(Physical, u64)]) -> crate::driver::Result<()> {
         let mut new = created.iter().map(|&(physical, _)| physical);
         let mut mapped: Vec<&Fill> = Vec::new();
         let result = plan
@@ -360,7 +392,6 @@ impl DevicePool {
             .try_for_each(|fill| {
                 let physical = match fill.source {
                     Source::Steal(_, handle) => Physical(handle),
-                    Source::Twin(rest) => Physical(rest.handle),
                     Source::Create => new.next().unwrap_or(Physical(0)),
                 };
                 self.backing.map(self.page_address(fill.page), self.page_bytes(fill.pages), physical)?;
@@ -373,18 +404,20 @@ impl DevicePool {
                     .try_for_each(|&(page, pages)| self.backing.grant(self.page_address(page), self.page_bytes(pages)))
             });
         if result.is_err() {
-            for fill in mapped {
-                self.undo("unmap", self.backing.unmap(self.page_address(fill.page), self.page_bytes(fill.pages)));
+            let unmap = |fill: &&Fill| self.backing.unmap(self.page_address(fill.page), self.page_bytes(fill.pages));
+            mapped.retain(|fill| unmap(fill).is_err());
+            if mapped.is_empty() {
+                self.release_all(inner, created);
+                return result;
             }
+            tracing::warn!(device = %self.device, places = mapped.len(), "what a failed allocation mapped could not be unmapped; it is tried again");
+            let stray = mapped.into_iter().map(|fill| (None, inner.arena.keep_mapped(fill.page, fill.pages)));
+            stray.for_each(|old| inner.retiring.push_front(old));
+            // The memory is held for as long as it is mapped, so it is released after that.
+            inner.orphans.extend(created);
+            inner.figures.physical_peak = inner.figures.physical_peak.max(self.physical(inner));
         }
         result
-    }
-
-    /// A second failure while a first one is undone can only be told.
-    fn undo(&self, what: &str, result: crate::driver::Result<()>) {
-        if let Err(error) = result {
-            tracing::error!(device = %self.device, %error, "{what} failed while undoing a failed allocation");
-        }
     }
 
     pub(super) fn page_address(&self, page: u64) -> Address {

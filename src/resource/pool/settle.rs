@@ -27,11 +27,12 @@ impl DevicePool {
     fn settle_where(&self, inner: &mut Inner, may_look: impl Fn(&Stream) -> bool) {
         self.unmap_retired(inner);
         self.give_deferred(inner);
-        let streams: Vec<Arc<Stream>> = self.streams.read().all().cloned().collect();
-        for stream in &streams {
+        // Who changes the list has the arena's lock too, so nobody waits for this one.
+        let streams = self.streams.read();
+        for stream in streams.all() {
             inner.drain(stream);
         }
-        for stream in &streams {
+        for stream in streams.all() {
             if inner.arena.owner_free(stream.owner) > 0 && may_look(stream) {
                 self.look_at_fence(inner, stream);
             }
@@ -134,6 +135,10 @@ impl DevicePool {
     }
 
     fn retry_orphans(&self, inner: &mut Inner) {
+        // What could be unmapped and is not may be theirs: they are held, and counted, until it is.
+        if inner.retiring.iter().any(|(fence, _)| fence.is_none()) {
+            return;
+        }
         inner.orphans.retain(|&(physical, _)| self.backing.release(physical).is_err());
     }
 

@@ -97,7 +97,8 @@ impl DevicePool {
             };
             let address = self.address(span.start);
             let bytes = span.grains * GRAIN;
-            let requested = if state == BlockState::Live { bytes - u64::from(self.unasked(span.start)) } else { 0 };
+            let asked = || header.grains() * GRAIN - u64::from(self.unasked(span.start));
+            let requested = if state == BlockState::Live { asked() } else { 0 };
             BlockInfo { address, bytes, requested, state, tag, stream, private }
         });
         seen.collect()

@@ -12,8 +12,11 @@ use crate::driver::Capture;
 use crate::resource::{Error, Result};
 use crate::units::StreamHandle;
 
-/// Each time so many more streams are known, those that are of no more use are looked for and forgotten.
+/// At least so many more streams become known before those that are of no more use are looked for: as many as there were in all, so that
+/// a stream's share of the looking does not grow with their number.
 const SWEEP_EVERY: usize = 64;
+/// Headers name a stream's slot in 16 bits.
+const MOST: usize = 1 << 16;
 
 /// What a known stream is to its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,26 +69,27 @@ impl DevicePool {
         if let Some(known) = streams.by_key.get(&(handle, identity)) {
             return Ok(Arc::clone(known));
         }
-        if streams.by_key.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
+        if streams.by_key.len() + 1 >= streams.sweep_at.clamp(SWEEP_EVERY, MOST + 1) {
             self.sweep(&mut inner, &mut streams);
+            streams.sweep_at = streams.by_key.len() + streams.by_key.len().max(SWEEP_EVERY);
         }
         let fences = if Self::lives_forever(handle) { None } else { Some(Rounds::new(&self.events)?) };
-        let slot = match streams.slots.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => streams.slots.len(),
+        let number = match streams.vacant.last() {
+            Some(&slot) => slot,
+            None => u16::try_from(streams.slots.len()).map_err(|_| {
+                Error::invalid(format_args!(
+                    "device {} has {MOST} streams that are registered or have memory, which is the limit: destroy or unregister some, \
+                     and free what they have",
+                    self.device
+                ))
+            })?,
         };
-        let number = u16::try_from(slot).map_err(|_| {
-            Error::invalid(format_args!(
-                "device {} has {slot} streams with live memory; the limit is {}",
-                self.device,
-                u16::MAX
-            ))
-        })?;
+        let slot = usize::from(number);
         let owner = inner.arena.owner_add(false);
         let stream = Stream::new((number, handle, identity), owner, fences, self.layout());
         // Who opens or shuts all of them looks for it after he has said so.
         stream.open_or_shut(self.routed.load(Ordering::Acquire));
-        if slot == streams.slots.len() {
+        if streams.vacant.pop().is_none() {
             streams.slots.push(None);
         }
         streams.slots[slot] = Some(Arc::clone(&stream));
@@ -194,6 +198,7 @@ impl DevicePool {
             inner.arena.owner_remove(stream.owner);
             inner.forget_order(stream.slot);
             streams.slots[slot] = None;
+            streams.vacant.push(stream.slot);
             streams.by_key.remove(&(stream.handle, stream.identity));
         }
     }

@@ -60,6 +60,10 @@ struct Watch {
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
 extern "C" fn end_all() {
+    // In a child of a fork there are no such threads, and their locks may be held for ever.
+    if process::is_forked() {
+        return;
+    }
     let watches = WATCHES.try_lock_for(PATIENCE).map(|mut watches| std::mem::take(&mut *watches)).unwrap_or_default();
     for watch in watches.iter().filter_map(Weak::upgrade) {
         if let Some(mut over) = watch.over.try_lock_for(PATIENCE) {

@@ -1,14 +1,11 @@
 //! Giving memory back to the driver.
 
-use std::time::Instant;
-
 use super::device::DevicePool;
 use super::inner::Inner;
 use super::private::is_captured;
 use super::rounds::Rounds;
 use super::tidy::Tidier;
-use crate::driver::{DriverError, Physical};
-use crate::pool::IDLE;
+use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::units::{Address, GRAIN};
 
 impl DevicePool {
@@ -71,16 +68,13 @@ impl DevicePool {
 
     fn note_release(&self, inner: &mut Inner) {
         let (left, live) = (self.physical(inner), inner.arena.live_grains() * GRAIN);
-        inner.growth.gave_back(Instant::now(), live, left);
+        inner.growth.gave_back(self.driver.now(), live, left);
     }
 
     fn release_chunks(&self, inner: &mut Inner, keep: u64) -> crate::driver::Result<()> {
         let over = self.physical(inner).saturating_sub(keep).div_ceil(self.backing.granularity);
         let prepared = std::mem::take(&mut inner.prepared);
         self.release_all(inner, &prepared);
-        let parted = inner.arena.part(IDLE);
-        inner.retiring.extend(parted.into_iter().map(|old| (None, old)));
-        self.unmap_retired(inner);
         for spare in inner.arena.spare(over) {
             if self.page_bytes(inner.arena.mapped_pages()) <= keep {
                 break;
@@ -109,12 +103,15 @@ impl DevicePool {
         let tidier = self.tidier.lock().take();
         tidier.into_iter().for_each(Tidier::end);
         let synchronize = || self.driver.synchronize(self.device);
-        if let Err(error) = synchronize().or_else(|_| synchronize()) {
+        // At the end of the process the driver may be gone, and there is nothing to wait for.
+        if let Err(error) = synchronize().or_else(|_| synchronize())
+            && error.kind != ErrorKind::Deinitialized
+        {
             tracing::warn!(device = %self.device, %error, "closing a pool without having waited for the device");
         }
         let mut inner = self.inner.lock();
         let exports = std::mem::take(&mut inner.exports);
-        exports.into_values().flatten().for_each(|withdraw| withdraw());
+        exports.into_values().flatten().for_each(|export| (export.on_free)());
         let retiring = std::mem::take(&mut inner.retiring);
         // Nobody comes back for what is left behind, so each call gets a second chance.
         let again = |what: &str, call: &dyn Fn() -> crate::driver::Result<()>| {
@@ -135,9 +132,7 @@ impl DevicePool {
                 continue;
             }
             unmap(chunk.page, chunk.pages);
-            if !chunk.again {
-                release(Physical(chunk.handle));
-            }
+            release(Physical(chunk.handle));
         }
         for &(physical, _) in inner.orphans.iter().chain(&inner.prepared) {
             release(physical);
@@ -145,7 +140,7 @@ impl DevicePool {
         if self.segments.is_none() {
             again("unreserve", &|| self.backing.unreserve(self.base, self.span));
         }
-        *inner = Inner::new(crate::pool::Arena::closed());
+        *inner = Inner::new(crate::pool::Arena::closed(), self.driver.now());
         let streams = std::mem::take(&mut *self.streams.write());
         // Threads that used a stream lately keep it in memory; what it has of the driver goes now.
         for fence in streams.all().filter_map(|stream| stream.fences.as_ref()).flat_map(Rounds::both) {

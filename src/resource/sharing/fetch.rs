@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use super::descriptor::{Descriptor, Route};
-use super::message::{Message, Record, Why};
+use super::message::{BATCH, Message, Record, Why};
 use super::offers::Key;
 use super::pieces::{Form, Handle, Piece, Pieces, Shape, wrong};
-use super::socket::{PATIENCE, Socket, garbled};
+use super::socket::{PATIENCE, Socket, garbled, room_for_fds};
 use crate::driver::process::is_forked;
 use crate::resource::{Error, Result};
 
 /// Asks the process that exported a buffer for the physical memory behind it. The answer's numbers are checked, and fit
 /// the descriptor; the pieces come over the connection while the answer is gone through, which is to be done at once: the
-/// exporter waits 10 s for each batch of 64.
+/// exporter waits 10 s for each batch, of 64 or what this process has descriptors for.
 ///
 /// Works in the exporting process too, where no lock that [`Exported::pieces`](super::Exported::pieces) needs may be held.
 /// Any thread; waits for the exporter, at most 10 s for each packet.
@@ -64,8 +64,12 @@ struct Incoming {
 
 impl Incoming {
     fn batch(&mut self) -> Result<()> {
-        self.socket.send(&Message::Next { first: self.received }, &[])?;
-        let lacking = self.shape.count - self.received;
+        let most = match self.shape.form {
+            Form::Fd => room_for_fds(),
+            Form::Fabric => BATCH,
+        };
+        let lacking = (self.shape.count - self.received).min(most as u64);
+        self.socket.send(&Message::Next { first: self.received, most: lacking }, &[])?;
         let (records, fds) = match self.socket.receive_with_fds()? {
             (Message::Batch { first, records }, fds)
                 if first == self.received && (1..=lacking).contains(&(records.len() as u64)) =>

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 1 ask | importer | key (16) |
 //! | 2 found | exporter | offset, bytes, span, count (8 each), form (8): 1 file descriptors, 2 fabric handles |
-//! | 3 next | importer | index of the first piece wanted (8) |
+//! | 3 next | importer | index of the first piece wanted, how many at most (8 each) |
 //! | 4 batch | exporter | index of the first piece (8), then for each piece its bytes (8) and fabric handle (64); the descriptors beside it |
 //! | 5 refused | exporter | why (8), text in UTF-8, at most 400 bytes |
 
@@ -25,7 +25,7 @@ pub(super) const BATCH: usize = 64;
 pub(super) const LONGEST: usize = HEAD + 8 + BATCH * RECORD;
 
 const MAGIC: [u8; 8] = *b"FBAYXCH\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD: usize = 16;
 const RECORD: usize = 8 + size_of::<Blob>();
 const LONGEST_TEXT: usize = 400;
@@ -51,7 +51,7 @@ pub(super) struct Record {
 pub(super) enum Message {
     Ask { key: Key },
     Found(Shape),
-    Next { first: u64 },
+    Next { first: u64, most: u64 },
     Batch { first: u64, records: Vec<Record> },
     Refused { why: Why, text: String },
 }
@@ -72,7 +72,7 @@ impl Message {
                 };
                 [*offset, *bytes, *span, *count, form].into_iter().for_each(put);
             }
-            Self::Next { first } => put(*first),
+            Self::Next { first, most } => [*first, *most].into_iter().for_each(put),
             Self::Batch { first, records } => {
                 put(*first);
                 for record in records {
@@ -120,7 +120,7 @@ impl Message {
                     other => return Err(format!("form {other} of memory")),
                 },
             }),
-            3 => Self::Next { first: rest.number()? },
+            3 => Self::Next { first: rest.number()?, most: rest.number()? },
             4 => {
                 let (first, mut records) = (rest.number()?, Vec::new());
                 while !rest.0.is_empty() && records.len() < BATCH {

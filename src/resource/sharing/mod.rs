@@ -19,8 +19,13 @@
 //! A process that exports has one service: a listening `SOCK_SEQPACKET` socket at an abstract name of 128 random bits.
 //! One connection carries one request. Both sides compare the other's user with their own before the key is sent or
 //! looked at. Messages are those of `message`; file descriptors travel with `SCM_RIGHTS`, so neither side needs the
-//! right to trace the other. A list of pieces comes in batches of 64, each when the importer asks for it, so neither
-//! process has more descriptors open than that, nor has the kernel more in flight.
+//! right to trace the other. A list of pieces comes in batches of 64, or of as many as both sides have descriptors for, each
+//! when the importer asks for it, so neither process has more descriptors open than that, nor has the kernel more in flight.
+//!
+//! Users are compared by number. Where the number stands for every user that has none in a user namespace, the other
+//! process must also be one that this process may signal: the kernel lets it signal its own user's, and no other's from outside.
+//!
+//! 64 importers are answered at once, each on a thread. Where more come, those that were silent for longer than a second give way.
 //!
 //! # What goes wrong, and what is answered
 //!
@@ -30,6 +35,7 @@
 //! | the exporter took its offer back, or the memory is freed | [`Error::NotFound`](crate::resource::Error::NotFound) |
 //! | the other process is of another user | [`Error::NotPermitted`](crate::resource::Error::NotPermitted), on both sides |
 //! | the other side is silent for 10 s, or sends what is no message | [`Error::Peer`](crate::resource::Error::Peer); the service goes on |
+//! | the importer is silent for 1 s while 64 others are answered and more wait | [`Error::Peer`](crate::resource::Error::Peer) |
 //! | the importer ends in the middle | its descriptors are closed, the service goes on |
 //! | this process is a child of `fork` | [`Error::Forked`](crate::resource::Error::Forked); the parent's service goes on |
 //!

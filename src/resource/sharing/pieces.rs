@@ -117,8 +117,14 @@ impl Pieces {
         mut export: impl FnMut(usize) -> Result<Handle> + Send + 'static,
     ) -> Result<Self> {
         let shape = shape(offset, bytes, form, &sizes)?;
-        let pieces = sizes.into_iter().enumerate();
-        Ok(Self::from_source(shape, pieces.map(move |(index, bytes)| Ok(Piece { bytes, handle: export(index)? }))))
+        let mut index = 0;
+        let pieces = std::iter::from_fn(move || {
+            let bytes = *sizes.get(index)?;
+            let piece = export(index).map(|handle| Piece { bytes, handle });
+            index += usize::from(piece.is_ok());
+            Some(piece)
+        });
+        Ok(Self::from_source(shape, pieces))
     }
 
     /// pre: the shape was checked.
@@ -160,6 +166,15 @@ impl Pieces {
         self.shape.form
     }
 
+    /// The next piece, as [`Iterator::next`]; but after an error of the source it is asked for the same piece again.
+    pub(super) fn attempt(&mut self) -> Option<Result<Piece>> {
+        if self.given == self.shape.count {
+            return None;
+        }
+        let next = self.source.next().unwrap_or_else(|| Err(wrong(format!("only {} pieces", self.given))));
+        Some(next.and_then(|piece| self.check(piece)))
+    }
+
     /// Takes the next piece into the sums.
     fn check(&mut self, piece: Piece) -> Result<Piece> {
         let Shape { offset, bytes, span, count, form } = self.shape;
@@ -184,11 +199,7 @@ impl Iterator for Pieces {
     type Item = Result<Piece>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.given == self.shape.count {
-            return None;
-        }
-        let next = self.source.next().unwrap_or_else(|| Err(wrong(format!("only {} pieces", self.given))));
-        let piece = next.and_then(|piece| self.check(piece));
+        let piece = self.attempt()?;
         if piece.is_err() {
             self.given = self.shape.count;
         }

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, recvmsg, sendmsg, shutdown, socket_with,
 };
 use uuid::Uuid;
 
 use super::message::{BATCH, LONGEST, Message};
-use crate::driver::process::peer_user;
+use crate::driver::process::peer;
 use crate::driver::{DriverError, ErrorKind};
 use crate::resource::{Error, Result};
 
@@ -73,20 +73,43 @@ impl Socket {
 
     /// Refuses a peer of another user. What counts is who the peer was when it connected or listened.
     pub(super) fn check_user(&self) -> Result<()> {
-        let peer = peer_user(self.fd.as_fd()).map_err(|error| {
+        let peer = peer(self.fd.as_fd()).map_err(|error| {
             let text = format!("the other process's user cannot be asked for: {error}");
             Error::Driver(DriverError::new(ErrorKind::Failed, "getsockopt", text))
         })?;
-        let own = rustix::process::geteuid().as_raw();
-        if peer != own {
+        let (own, user) = (rustix::process::geteuid().as_raw(), peer.user);
+        if user != own {
             return Err(Error::NotPermitted(
                 format!(
-                    "the other process is of user {peer}, this one of user {own}: memory is shared within one user"
+                    "the other process is of user {user}, this one of user {own}: memory is shared within one user"
+                )
+                .into(),
+            ));
+        }
+        if !peer.is_named && !peer.may_be_signalled {
+            return Err(Error::NotPermitted(
+                format!(
+                    "the other process is of user {user}, and so is this one, but in this user namespace that stands for \
+                     every user without a number, and the kernel does not say that they are one: memory is shared within \
+                     one user. Give the user a number here (/proc/PID/uid_map)"
                 )
                 .into(),
             ));
         }
         Ok(())
+    }
+
+    /// Makes the other side's turn end at once: what waits for it is told that the connection is closed, and can still send.
+    pub(super) fn stop_waiting(&self) {
+        // It fails only where the connection is closed.
+        let _ = shutdown(&self.fd, Shutdown::Read);
+    }
+
+    /// Throws away what was sent here, and lets nothing more come: where something is unread, the kernel lets the other side read no
+    /// more when this one closes.
+    pub(super) fn read_no_more(&self) {
+        self.stop_waiting();
+        while recv(&self.fd, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, received)| received > 0) {}
     }
 
     /// Sends one packet, these descriptors beside it. pre: at most [`BATCH`].
@@ -171,6 +194,26 @@ impl Socket {
             _ => failed(call, errno),
         }
     }
+}
+
+/// How many descriptors a batch may have for this process: a third of what it can still open, since its other threads need some, and
+/// the other side may be this process, too.
+pub(super) fn room_for_fds() -> usize {
+    let folder = "/proc/self/fd";
+    // Since Linux 6.2 its size is the number of descriptors.
+    let counted = std::fs::metadata(folder).map(|folder| folder.len()).ok().filter(|&open| open > 0);
+    let open = counted.or_else(|| Some(std::fs::read_dir(folder).ok()?.count() as u64)).unwrap_or(0);
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(most.saturating_sub(open) / 3).unwrap_or(BATCH).clamp(1, BATCH)
+}
+
+/// Whether `error` may be for want of a descriptor. A driver that has errors of its own does not say so: then it is asked whether there
+/// is one now.
+pub(super) fn lacks_fds(error: &Error) -> bool {
+    let Error::Driver(error) = error else { return false };
+    let is_for_want = |code| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&code);
+    let opened = || std::fs::File::open("/dev/null");
+    is_for_want(error.code) || opened().is_err_and(|error| error.raw_os_error().is_some_and(is_for_want))
 }
 
 fn open() -> Result<OwnedFd> {

@@ -16,9 +16,10 @@ pub use options::{VirtualLocation, VirtualOptions};
 
 use self::options::Checked;
 use self::region::Region;
-use super::memory_resource::{Info, Kind, MemoryResource, check_device};
+use super::memory_resource::{Info, Kind, MemoryResource, check_device, device_of_stream};
+use super::pointers::Pointers;
 use super::{Error, Result};
-use crate::driver::{Access, Driver, Physical, Place, Share};
+use crate::driver::{Access, Driver, ErrorKind, Physical, Place, Share};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// Every allocation has addresses and physical memory of its own. Giving one back waits for its stream.
@@ -28,6 +29,7 @@ pub struct VirtualResource {
     device: DeviceId,
     kind: Checked,
     inner: Mutex<Inner>,
+    pointers: Pointers,
 }
 
 #[derive(Default)]
@@ -62,7 +64,7 @@ impl VirtualResource {
     pub fn new(driver: Arc<dyn Driver>, device: i32, options: &VirtualOptions) -> Result<Self> {
         let device = check_device(driver.as_ref(), device)?;
         let kind = options.check(driver.as_ref(), device)?;
-        Ok(Self { driver, device, kind, inner: Mutex::default() })
+        Ok(Self { driver, device, kind, inner: Mutex::default(), pointers: Pointers::default() })
     }
 
     /// Changes the size of a live allocation to `bytes`, rounded up to the granularity. Returns where it lies now and
@@ -98,13 +100,13 @@ impl VirtualResource {
         let region = inner.regions.get_mut(&at.0).ok_or_else(|| unknown(at))?;
         let mut new = at;
         if bytes < region.bytes {
-            self.driver.stream_synchronize(self.device, stream)?;
+            self.wait(stream)?;
             region.shrink(bytes)?;
         } else if bytes <= region.mapped() {
             region.bytes = bytes;
         } else if !region.grow_in_place(bytes, kind)? {
             // Before anything is made: what is being captured cannot be waited for.
-            self.driver.stream_synchronize(self.device, stream)?;
+            self.wait(stream)?;
             let moved = region.moved(bytes, kind)?;
             region.abandon();
             new = moved.at;
@@ -113,6 +115,11 @@ impl VirtualResource {
         }
         inner.withdraw(at);
         Ok((new, bytes))
+    }
+
+    /// Waits for a stream, of whichever device that has the memory too.
+    fn wait(&self, stream: StreamHandle) -> Result<()> {
+        Ok(self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.device, stream), stream)?)
     }
 
     /// How its memory can be exported.
@@ -159,7 +166,10 @@ impl Drop for VirtualResource {
         }
         // Pointers that were never given back: whatever still uses them has to be done first.
         let synchronize = || self.driver.synchronize(self.device);
-        if let Err(error) = synchronize().or_else(|_| synchronize()) {
+        // At the end of the process the driver may be gone, and there is nothing to wait for.
+        if let Err(error) = synchronize().or_else(|_| synchronize())
+            && error.kind != ErrorKind::Deinitialized
+        {
             tracing::warn!(device = %self.device, %error, "ending virtual memory without having waited for the device");
         }
         for region in regions.values() {
@@ -193,6 +203,10 @@ impl MemoryResource for VirtualResource {
         &self.driver
     }
 
+    fn pointers(&self) -> &Pointers {
+        &self.pointers
+    }
+
     fn context(&self) -> DeviceId {
         self.device
     }
@@ -224,7 +238,7 @@ impl MemoryResource for VirtualResource {
             return Err(unknown(at));
         }
         // Without the lock: others need not wait for this stream.
-        self.driver.stream_synchronize(self.device, stream)?;
+        self.wait(stream)?;
         let mut inner = self.inner.lock();
         let region = inner.regions.get(&at.0).ok_or_else(|| unknown(at))?;
         region.end()?;

@@ -3,6 +3,9 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <pthread.h>
+
+#include <atomic>
 #include <climits>
 #include <cstdio>
 
@@ -12,6 +15,9 @@ namespace {
 
 // One for the process, never destroyed: tensors die after everything else.
 Allocator* the_allocator = nullptr;
+
+// In a child of fork() memory is the parent's, and so are locks that its other threads held.
+std::atomic<bool> forked{false};
 
 void delete_block(void* ptr) {
   the_allocator->raw_delete(ptr);
@@ -60,6 +66,7 @@ cudaStream_t handle(c10::cuda::CUDAStream stream) {
 Allocator::Allocator(const std::string& library_path)
     : CUDAPluggableAllocator(nullptr, nullptr), library_(library_path) {
   the_allocator = this;
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
 }
 
 void Allocator::init(int device_count) {
@@ -360,7 +367,7 @@ void Allocator::out_of_memory(Device& home, size_t size, const std::string& repo
 // ---- in
 
 void Allocator::raw_delete(void* ptr) {
-  if (ptr == nullptr || direct_.give(ptr)) {
+  if (ptr == nullptr || C10_UNLIKELY(forked.load(std::memory_order_relaxed)) || direct_.give(ptr)) {
     return;
   }
   if (C10_UNLIKELY(history_.watched() || books_.has_notes() || c10::impl::GPUTrace::haveState)) {

@@ -73,7 +73,7 @@ fn wrong_answers_are_refused_and_their_descriptors_closed() {
     peer(told(&[(packet(&found(1))[..50].to_vec(), 2)], 1, &pipe), "cut short");
     peer(told(&[(vec![1; 10_000], 2)], 1, &pipe), "more than");
     peer(told(&[(packet(&found(1)), 0), (vec![1; 10_000], 2)], 1, &pipe), "more than");
-    peer(told(&[(packet(&Message::Next { first: 0 }), 0)], 1, &pipe), "an answer");
+    peer(told(&[(packet(&Message::Next { first: 0, most: 64 }), 0)], 1, &pipe), "an answer");
     peer(told(&[], 1, &pipe), "closed");
     for shape in [
         Shape { offset: u64::MAX, bytes: PAGE, span: PAGE, count: 1, form: Form::Fd },
@@ -187,6 +187,38 @@ fn silent_and_rude_importers_keep_nobody_else_from_an_answer() {
 }
 
 #[test]
+fn connections_that_are_silent_for_long_make_room_for_others() {
+    // Far longer than anybody here waits.
+    let (name, pipe) = (service(30 * LONG), Pipe::new());
+    let (ticket, bytes) = offered(&pipe, 100);
+    let connect = || Socket::connect(name, LONG).unwrap();
+    let silent: Vec<Socket> = (0..100)
+        .map(|index| {
+            let socket = connect();
+            if index % 2 == 0 {
+                socket.send(&Message::Ask { key: ticket.key }, &[]).unwrap();
+            }
+            socket
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(drain(receive(connect(), ticket.key, bytes, Form::Fd).unwrap()), 100);
+    }
+    // The first were silent for longest, and are told so.
+    let told = loop {
+        match silent[0].receive().unwrap() {
+            Message::Found(_) => {}
+            Message::Refused { text, .. } => break text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(told.contains("silent for 1s while others waited"), "{told}");
+    withdraw(ticket.key);
+    drop(silent);
+    pipe.demand_closed();
+}
+
+#[test]
 fn a_question_that_makes_no_sense_is_told_so() {
     let name = service(LONG);
     let told = |packet: &[u8]| {
@@ -197,7 +229,7 @@ fn a_question_that_makes_no_sense_is_told_so() {
             other => panic!("{other:?}"),
         }
     };
-    let mut newer = packet(&Message::Next { first: 0 });
+    let mut newer = packet(&Message::Next { first: 0, most: 64 });
     assert!(told(&newer).contains("no question"));
     newer[8] = 9;
     assert!(told(&newer).contains("protocol version 9"));
@@ -207,7 +239,7 @@ fn a_question_that_makes_no_sense_is_told_so() {
     let socket = Socket::connect(name, LONG).unwrap();
     socket.send(&Message::Ask { key: ticket.key }, &[]).unwrap();
     assert!(matches!(socket.receive(), Ok(Message::Found(_))));
-    socket.send(&Message::Next { first: 64 }, &[]).unwrap();
+    socket.send(&Message::Next { first: 64, most: 64 }, &[]).unwrap();
     let answer = socket.receive().unwrap();
     assert!(matches!(&answer, Message::Refused { text, .. } if text.contains("piece 0")), "{answer:?}");
     withdraw(ticket.key);

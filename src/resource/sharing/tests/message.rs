@@ -10,7 +10,7 @@ fn samples() -> Vec<Message> {
         Message::Ask { key: Key(Uuid::from_bytes([7; 16])) },
         Message::Found(Shape { offset: 1, bytes: 2, span: 4096, count: 1, form: Form::Fd }),
         Message::Found(Shape { offset: u64::MAX, bytes: 0, span: 1, count: u64::MAX, form: Form::Fabric }),
-        Message::Next { first: 9 },
+        Message::Next { first: 9, most: 64 },
         Message::Batch { first: 0, records: vec![record; BATCH] },
         Message::Batch { first: 3, records: Vec::new() },
         Message::Batch { first: 64, records: vec![Record { bytes: 1, blob: [3; 64] }] },
@@ -52,8 +52,8 @@ fn every_shortened_and_lengthened_message_is_refused() {
         }
     }
     let mut other = packet(&samples()[0]);
-    other[8] = 2;
-    assert!(Message::decode(&other).unwrap_err().contains("version 2"));
+    other[8] = 3;
+    assert!(Message::decode(&other).unwrap_err().contains("version 3"));
 }
 
 #[test]
