@@ -43,21 +43,6 @@
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-// Layout of `forebay_options`.
-#define FOREBAY_OPTIONS_VERSION 1
-
-// Layout of the structs that answer.
-#define FOREBAY_INFO_VERSION 1
-
-// Layout of the option structs below.
-#define FOREBAY_RESOURCE_OPTIONS_VERSION 1
-
-// Layout of `forebay_block`.
-#define FOREBAY_BLOCK_VERSION 1
-
-// Layout of `forebay_stats` and `forebay_stream_stats`.
-#define FOREBAY_STATS_VERSION 1
-
 // First part of the version.
 #define FOREBAY_VERSION_MAJOR 0
 
@@ -69,6 +54,21 @@ struct DLManagedTensorVersioned;
 
 // All parts in one: major * 10000 + minor * 100 + patch.
 #define FOREBAY_VERSION_NUMBER 100
+
+// Layout of `forebay_options`.
+#define FOREBAY_OPTIONS_VERSION 1
+
+// Layout of `forebay_block`.
+#define FOREBAY_BLOCK_VERSION 1
+
+// Layout of `forebay_stats` and `forebay_stream_stats`.
+#define FOREBAY_STATS_VERSION 1
+
+// Layout of the structs that answer.
+#define FOREBAY_INFO_VERSION 1
+
+// Layout of the option structs below.
+#define FOREBAY_RESOURCE_OPTIONS_VERSION 1
 
 // What a call answers. Numbers never change their meaning; retired ones are not used again.
 typedef enum forebay_status {
@@ -291,62 +291,6 @@ typedef struct forebay_pool forebay_pool;
 // A memory resource. Several objects may refer to one resource.
 typedef struct forebay_resource forebay_resource;
 
-// Told once when memory that it lent is given back. May be called on any thread; must not throw.
-typedef void (*forebay_release_fn)(void *context);
-
-// What is known of a buffer. Set `size` and `version` before asking.
-typedef struct forebay_buffer_info {
-  // sizeof(forebay_buffer_info).
-  uint32_t size;
-  // FOREBAY_INFO_VERSION.
-  uint32_t version;
-  // Where the memory begins.
-  uint64_t handle;
-  // Its size in bytes.
-  uint64_t bytes;
-  // The stream that the memory goes back on.
-  uint64_t stream;
-  // The device that it belongs to; -1 for memory of the host.
-  int32_t device_id;
-  // 1: kernels can use it.
-  uint32_t is_device_accessible;
-  // 1: the host can use it.
-  uint32_t is_host_accessible;
-  // 1: it is managed memory.
-  uint32_t is_managed;
-  // 1: it is another process's memory.
-  uint32_t is_mapped;
-  // 1: it was closed.
-  uint32_t is_closed;
-  // A FOREBAY_IPC_PATH_*: how the memory came into this process.
-  uint32_t ipc_path;
-  // 1: it is of a resource.
-  uint32_t has_resource;
-  // The device whose stream `stream` is if it is a default one. Not -1 for memory of the host either.
-  int32_t stream_device;
-  // Zero.
-  uint32_t reserved0;
-  // Zero.
-  uint64_t reserved[3];
-} forebay_buffer_info;
-
-// Gives the stream that CuPy's calling thread uses on a device now.
-typedef ptrdiff_t (*forebay_stream_getter)(int device);
-
-// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
-typedef void *(*forebay_hook_getter)(int skip_dispatch);
-
-// Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
-// user has them can map the memory.
-typedef struct forebay_ipc_descriptor {
-  // Not to be looked into.
-  uint8_t bytes[256];
-} forebay_ipc_descriptor;
-
-// Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
-// held: it may free into the pool. It is not called again by an allocation that it makes itself.
-typedef bool (*forebay_pressure_fn)(void *user, int32_t device, uint64_t bytes);
-
 // Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called on a thread that
 // is in a call of this library, before that returns, without any of the library's locks held; on several threads at once. Must
 // not call this library, take a lock that is held around calls of it, or throw.
@@ -379,167 +323,9 @@ typedef struct forebay_options {
   uint64_t reserved[7];
 } forebay_options;
 
-// What is known of a resource. Set `size` and `version` before asking.
-typedef struct forebay_resource_info {
-  // sizeof(forebay_resource_info).
-  uint32_t size;
-  // FOREBAY_INFO_VERSION.
-  uint32_t version;
-  // A FOREBAY_RESOURCE_KIND_*.
-  uint32_t kind;
-  // The device that the memory belongs to; -1 for memory of the host.
-  int32_t device_id;
-  // The NUMA node that pinned memory lies on; -1: left to the system, or not memory of the host.
-  int32_t numa_id;
-  // 1: closing the resource ends the pool behind it. 0: closing has no effect.
-  uint32_t is_handle_owned;
-  // 1: kernels can use the memory.
-  uint32_t is_device_accessible;
-  // 1: the host can use the memory.
-  uint32_t is_host_accessible;
-  // 1: it is managed memory.
-  uint32_t is_managed;
-  // 1: the memory can be shared with other processes.
-  uint32_t is_ipc_enabled;
-  // 1: another process's pool, mapped here; nothing can be allocated from it.
-  uint32_t is_mapped;
-  // 1: it was closed.
-  uint32_t is_closed;
-  // 1: `uuid` says something.
-  uint32_t has_uuid;
-  // A FOREBAY_LOCATION_*: where managed memory lies by preference.
-  uint32_t preferred_location_type;
-  // The device or NUMA node of it; -1: none.
-  int32_t preferred_location;
-  // Zero.
-  uint32_t reserved0;
-  // The pool's name among processes.
-  uint8_t uuid[16];
-  // The CUmemoryPool; 0 where there is none.
-  uint64_t handle;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_resource_info;
-
-// For `forebay_virtual_resource_create` and `forebay_resource_modify_allocation`. Each is held against what the device
-// has.
-typedef struct forebay_virtual_resource_options {
-  // sizeof(forebay_virtual_resource_options).
-  uint32_t size;
-  // FOREBAY_RESOURCE_OPTIONS_VERSION.
-  uint32_t version;
-  // A FOREBAY_ALLOCATION_TYPE_*.
-  uint32_t allocation_type;
-  // A FOREBAY_LOCATION_*, not NONE. HOST_NUMA is the node nearest to the device.
-  uint32_t location_type;
-  // A FOREBAY_HANDLE_TYPE_*: how other processes can have the memory.
-  uint32_t handle_type;
-  // A FOREBAY_GRANULARITY_*: what sizes are rounded up to.
-  uint32_t granularity;
-  // 1: network cards can reach the memory.
-  uint32_t gpu_direct_rdma;
-  // A FOREBAY_ACCESS_*: what the resource's device may do, and for memory of the host also the host.
-  uint32_t self_access;
-  // A FOREBAY_ACCESS_*: what the peers may do.
-  uint32_t peer_access;
-  // How many `peers` there are.
-  uint32_t peer_count;
-  // Further devices that may use the memory. Read during the call only.
-  const int32_t *peers;
-  // Where to reserve addresses if that is possible; 0: anywhere.
-  uint64_t addr_hint;
-  // Alignment of the addresses in bytes, a power of two; 0: the granularity.
-  uint64_t addr_align;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_virtual_resource_options;
-
-// For `forebay_device_resource_create`.
-typedef struct forebay_device_resource_options {
-  // sizeof(forebay_device_resource_options).
-  uint32_t size;
-  // FOREBAY_RESOURCE_OPTIONS_VERSION.
-  uint32_t version;
-  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
-  uint32_t source;
-  // 1: the pool can be shared with other processes.
-  uint32_t ipc_enabled;
-  // Most bytes that the pool holds; 0: the driver's own limit.
-  uint64_t max_size;
-  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
-  uint64_t handle;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_device_resource_options;
-
-// For `forebay_pinned_resource_create`.
-typedef struct forebay_pinned_resource_options {
-  // sizeof(forebay_pinned_resource_options).
-  uint32_t size;
-  // FOREBAY_RESOURCE_OPTIONS_VERSION.
-  uint32_t version;
-  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
-  uint32_t source;
-  // 1: the pool can be shared with other processes.
-  uint32_t ipc_enabled;
-  // The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
-  int32_t numa_id;
-  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
-  // Streams of every device can be used.
-  int32_t device;
-  // 1: Forebay's own pinned pool, whatever the driver has.
-  uint32_t own_pool;
-  // Zero.
-  uint32_t reserved0;
-  // Most bytes that the pool holds; 0: the driver's own limit.
-  uint64_t max_size;
-  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
-  uint64_t handle;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_pinned_resource_options;
-
-// For `forebay_managed_resource_create`.
-typedef struct forebay_managed_resource_options {
-  // sizeof(forebay_managed_resource_options).
-  uint32_t size;
-  // FOREBAY_RESOURCE_OPTIONS_VERSION.
-  uint32_t version;
-  // A FOREBAY_POOL_SOURCE_*.
-  uint32_t source;
-  // Where the memory lies by preference: FOREBAY_LOCATION_NONE, _DEVICE, _HOST or _HOST_NUMA.
-  uint32_t preferred_location_type;
-  // The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
-  int32_t preferred_location;
-  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
-  int32_t device;
-  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
-  uint64_t handle;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_managed_resource_options;
-
-// For `forebay_host_resource_create`.
-typedef struct forebay_host_resource_options {
-  // sizeof(forebay_host_resource_options).
-  uint32_t size;
-  // FOREBAY_RESOURCE_OPTIONS_VERSION.
-  uint32_t version;
-  // 1: pinned for every context, not only for `device`'s.
-  uint32_t portable;
-  // 1: kernels can reach it.
-  uint32_t mapped;
-  // 1: write-combined: faster over the bus, slow for the host to read.
-  uint32_t write_combined;
-  // Zero.
-  uint32_t reserved0;
-  // In whose context the calls are made. -1: the current device's, which is device 0's where no context is current.
-  int32_t device;
-  // Zero.
-  uint32_t reserved1;
-  // Zero.
-  uint64_t reserved[4];
-} forebay_host_resource_options;
+// Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
+// held: it may free into the pool. It is not called again by an allocation that it makes itself.
+typedef bool (*forebay_pressure_fn)(void *user, int32_t device, uint64_t bytes);
 
 // A block of a pool, as it was at one moment.
 typedef struct forebay_block {
@@ -656,6 +442,220 @@ typedef struct forebay_stream_stats {
   uint64_t reserved[4];
 } forebay_stream_stats;
 
+// Told once when memory that it lent is given back. May be called on any thread; must not throw.
+typedef void (*forebay_release_fn)(void *context);
+
+// What is known of a buffer. Set `size` and `version` before asking.
+typedef struct forebay_buffer_info {
+  // sizeof(forebay_buffer_info).
+  uint32_t size;
+  // FOREBAY_INFO_VERSION.
+  uint32_t version;
+  // Where the memory begins.
+  uint64_t handle;
+  // Its size in bytes.
+  uint64_t bytes;
+  // The stream that the memory goes back on.
+  uint64_t stream;
+  // The device that it belongs to; -1 for memory of the host.
+  int32_t device_id;
+  // 1: kernels can use it.
+  uint32_t is_device_accessible;
+  // 1: the host can use it.
+  uint32_t is_host_accessible;
+  // 1: it is managed memory.
+  uint32_t is_managed;
+  // 1: it is another process's memory.
+  uint32_t is_mapped;
+  // 1: it was closed.
+  uint32_t is_closed;
+  // A FOREBAY_IPC_PATH_*: how the memory came into this process.
+  uint32_t ipc_path;
+  // 1: it is of a resource.
+  uint32_t has_resource;
+  // The device whose stream `stream` is if it is a default one. Not -1 for memory of the host either.
+  int32_t stream_device;
+  // Zero.
+  uint32_t reserved0;
+  // Zero.
+  uint64_t reserved[3];
+} forebay_buffer_info;
+
+// For `forebay_device_resource_create`.
+typedef struct forebay_device_resource_options {
+  // sizeof(forebay_device_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+  uint32_t source;
+  // 1: the pool can be shared with other processes.
+  uint32_t ipc_enabled;
+  // Most bytes that the pool holds; 0: the driver's own limit.
+  uint64_t max_size;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_device_resource_options;
+
+// For `forebay_pinned_resource_create`.
+typedef struct forebay_pinned_resource_options {
+  // sizeof(forebay_pinned_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+  uint32_t source;
+  // 1: the pool can be shared with other processes.
+  uint32_t ipc_enabled;
+  // The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
+  int32_t numa_id;
+  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+  // Streams of every device can be used.
+  int32_t device;
+  // 1: Forebay's own pinned pool, whatever the driver has.
+  uint32_t own_pool;
+  // Zero.
+  uint32_t reserved0;
+  // Most bytes that the pool holds; 0: the driver's own limit.
+  uint64_t max_size;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_pinned_resource_options;
+
+// For `forebay_managed_resource_create`.
+typedef struct forebay_managed_resource_options {
+  // sizeof(forebay_managed_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_POOL_SOURCE_*.
+  uint32_t source;
+  // Where the memory lies by preference: FOREBAY_LOCATION_NONE, _DEVICE, _HOST or _HOST_NUMA.
+  uint32_t preferred_location_type;
+  // The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
+  int32_t preferred_location;
+  // In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+  int32_t device;
+  // For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_managed_resource_options;
+
+// For `forebay_virtual_resource_create` and `forebay_resource_modify_allocation`. Each is held against what the device
+// has.
+typedef struct forebay_virtual_resource_options {
+  // sizeof(forebay_virtual_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // A FOREBAY_ALLOCATION_TYPE_*.
+  uint32_t allocation_type;
+  // A FOREBAY_LOCATION_*, not NONE. HOST_NUMA is the node nearest to the device.
+  uint32_t location_type;
+  // A FOREBAY_HANDLE_TYPE_*: how other processes can have the memory.
+  uint32_t handle_type;
+  // A FOREBAY_GRANULARITY_*: what sizes are rounded up to.
+  uint32_t granularity;
+  // 1: network cards can reach the memory.
+  uint32_t gpu_direct_rdma;
+  // A FOREBAY_ACCESS_*: what the resource's device may do, and for memory of the host also the host.
+  uint32_t self_access;
+  // A FOREBAY_ACCESS_*: what the peers may do.
+  uint32_t peer_access;
+  // How many `peers` there are.
+  uint32_t peer_count;
+  // Further devices that may use the memory. Read during the call only.
+  const int32_t *peers;
+  // Where to reserve addresses if that is possible; 0: anywhere.
+  uint64_t addr_hint;
+  // Alignment of the addresses in bytes, a power of two; 0: the granularity.
+  uint64_t addr_align;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_virtual_resource_options;
+
+// For `forebay_host_resource_create`.
+typedef struct forebay_host_resource_options {
+  // sizeof(forebay_host_resource_options).
+  uint32_t size;
+  // FOREBAY_RESOURCE_OPTIONS_VERSION.
+  uint32_t version;
+  // 1: pinned for every context, not only for `device`'s.
+  uint32_t portable;
+  // 1: kernels can reach it.
+  uint32_t mapped;
+  // 1: write-combined: faster over the bus, slow for the host to read.
+  uint32_t write_combined;
+  // Zero.
+  uint32_t reserved0;
+  // In whose context the calls are made. -1: the current device's, which is device 0's where no context is current.
+  int32_t device;
+  // Zero.
+  uint32_t reserved1;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_host_resource_options;
+
+// Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
+// user has them can map the memory.
+typedef struct forebay_ipc_descriptor {
+  // Not to be looked into.
+  uint8_t bytes[256];
+} forebay_ipc_descriptor;
+
+// What is known of a resource. Set `size` and `version` before asking.
+typedef struct forebay_resource_info {
+  // sizeof(forebay_resource_info).
+  uint32_t size;
+  // FOREBAY_INFO_VERSION.
+  uint32_t version;
+  // A FOREBAY_RESOURCE_KIND_*.
+  uint32_t kind;
+  // The device that the memory belongs to; -1 for memory of the host.
+  int32_t device_id;
+  // The NUMA node that pinned memory lies on; -1: left to the system, or not memory of the host.
+  int32_t numa_id;
+  // 1: closing the resource ends the pool behind it. 0: closing has no effect.
+  uint32_t is_handle_owned;
+  // 1: kernels can use the memory.
+  uint32_t is_device_accessible;
+  // 1: the host can use the memory.
+  uint32_t is_host_accessible;
+  // 1: it is managed memory.
+  uint32_t is_managed;
+  // 1: the memory can be shared with other processes.
+  uint32_t is_ipc_enabled;
+  // 1: another process's pool, mapped here; nothing can be allocated from it.
+  uint32_t is_mapped;
+  // 1: it was closed.
+  uint32_t is_closed;
+  // 1: `uuid` says something.
+  uint32_t has_uuid;
+  // A FOREBAY_LOCATION_*: where managed memory lies by preference.
+  uint32_t preferred_location_type;
+  // The device or NUMA node of it; -1: none.
+  int32_t preferred_location;
+  // Zero.
+  uint32_t reserved0;
+  // The pool's name among processes.
+  uint8_t uuid[16];
+  // The CUmemoryPool; 0 where there is none.
+  uint64_t handle;
+  // Zero.
+  uint64_t reserved[4];
+} forebay_resource_info;
+
+// Gives the stream that CuPy's calling thread uses on a device now.
+typedef ptrdiff_t (*forebay_stream_getter)(int device);
+
+// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
+typedef void *(*forebay_hook_getter)(int skip_dispatch);
+
 // A block that PyTorch has.
 typedef struct forebay_torch_block {
   // Its size in bytes.
@@ -673,6 +673,317 @@ typedef struct forebay_torch_block {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns the old
+// callback is not called any more. What happens on the library's own threads is told by the next call of any other.
+// The same callback with the same `user` again gets another level, at once. While there is a callback nothing is printed but what
+// the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
+//
+// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
+enum forebay_status forebay_log_set_callback(forebay_log_fn callback,
+                                             void *user,
+                                             uint32_t level);
+
+// A short English text for a status; "unknown status" for any other number. Static; never NULL.
+// Any thread.
+const char *forebay_status_text(uint32_t status);
+
+// What went wrong in this thread's last failing call, in full; "" if none failed yet. Never NULL.
+// Valid until this thread's next failing call.
+const char *forebay_last_error_message(void);
+
+// The version of the library in use, packed as `FOREBAY_VERSION_NUMBER` is. Any thread; cannot fail.
+uint32_t forebay_version_number(void);
+
+// The version of the library in use as text, e.g. "0.1.0". Static; never NULL. Any thread.
+const char *forebay_version(void);
+
+// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
+enum forebay_status forebay_options_init(struct forebay_options *options);
+
+// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
+//
+// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
+enum forebay_status forebay_configure(const struct forebay_options *options);
+
+// The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
+// process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
+// which leaves the shared pool itself alone. Any thread.
+//
+// Returns FOREBAY_STATUS_NO_DRIVER where there is no usable driver; the message says what is missing.
+enum forebay_status forebay_pool_shared(struct forebay_pool **out);
+
+// Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
+// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
+enum forebay_status forebay_pool_create(const struct forebay_options *options, struct forebay_pool **out);
+
+// Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
+// device and gives everything back, blocks that are still live included. NULL is fine.
+void forebay_pool_destroy(struct forebay_pool *pool);
+
+// "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
+const char *forebay_driver_name(const struct forebay_pool *pool);
+
+// How many devices the pool's driver has. Any thread.
+enum forebay_status forebay_device_count(const struct forebay_pool *pool, int32_t *out);
+
+// Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
+enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
+                                        int32_t device,
+                                        uint64_t *free_bytes,
+                                        uint64_t *total_bytes);
+
+// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
+// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
+// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+void forebay_pool_capsule_delete(void *capsule);
+
+// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
+// work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
+enum forebay_status forebay_trim(struct forebay_pool *pool,
+                                 int32_t device,
+                                 uint64_t keep,
+                                 uint64_t *released);
+
+// Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
+enum forebay_status forebay_set_limit(struct forebay_pool *pool,
+                                      int32_t device,
+                                      uint64_t bytes);
+
+// Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
+enum forebay_status forebay_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
+
+// The limit of `device` in bytes; 0 for none. Any thread.
+enum forebay_status forebay_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
+
+// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
+// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
+// removed. Any thread.
+enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
+                                                  forebay_pressure_fn callback,
+                                                  void *user,
+                                                  uint64_t *id);
+
+// Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
+enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
+                                                     uint64_t id);
+
+// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
+// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
+// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
+//
+// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
+// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
+enum forebay_status forebay_malloc(struct forebay_pool *pool,
+                                   uint64_t bytes,
+                                   int32_t device,
+                                   void *stream,
+                                   void **out);
+
+// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
+enum forebay_status forebay_malloc_for(struct forebay_pool *pool,
+                                       uint32_t framework,
+                                       uint64_t bytes,
+                                       int32_t device,
+                                       void *stream,
+                                       void **out);
+
+// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
+// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
+// memory while the device is behind. Otherwise as `forebay_malloc`.
+enum forebay_status forebay_malloc_ready(struct forebay_pool *pool,
+                                         uint64_t bytes,
+                                         int32_t device,
+                                         void *stream,
+                                         void **out);
+
+// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
+// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
+// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
+// be alive in this call. NULL `ptr` is fine. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+enum forebay_status forebay_free(struct forebay_pool *pool,
+                                 void *ptr,
+                                 void *stream);
+
+// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
+// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
+// `ptr` is fine. Any thread.
+//
+// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+enum forebay_status forebay_free_behind_everything(struct forebay_pool *pool,
+                                                   void *ptr);
+
+// Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
+// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
+enum forebay_status forebay_record_use(struct forebay_pool *pool, void *ptr, void *stream);
+
+// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
+// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
+enum forebay_status forebay_block_size(struct forebay_pool *pool,
+                                       const void *ptr,
+                                       uint64_t *out);
+
+// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
+uint64_t forebay_block_size_for(uint64_t bytes);
+
+// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
+// block. Any thread.
+enum forebay_status forebay_base_address(struct forebay_pool *pool,
+                                         const void *ptr,
+                                         void **base,
+                                         uint64_t *bytes);
+
+// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
+// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+//
+// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
+uint32_t forebay_malloc_at_once(struct forebay_pool *pool,
+                                uint32_t framework,
+                                uint64_t bytes,
+                                int32_t device,
+                                void *stream,
+                                void **out);
+
+// `forebay_free` under the same condition. Any thread.
+//
+// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
+uint32_t forebay_free_at_once(struct forebay_pool *pool, void *ptr, void *stream);
+
+// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
+// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
+// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
+// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
+enum forebay_status forebay_private_begin(struct forebay_pool *pool,
+                                          int32_t device,
+                                          uint64_t id,
+                                          void *stream);
+
+// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
+enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
+
+// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
+// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
+enum forebay_status forebay_private_release(struct forebay_pool *pool,
+                                            int32_t device,
+                                            uint64_t id);
+
+// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
+// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
+// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
+// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+enum forebay_status forebay_release_captures(struct forebay_pool *pool,
+                                             int32_t device,
+                                             uint64_t *captures);
+
+// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
+// not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
+enum forebay_status forebay_snapshot(const struct forebay_pool *pool,
+                                     int32_t device,
+                                     forebay_block_fn visit,
+                                     void *context);
+
+// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
+// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
+// until then. Any thread.
+enum forebay_status forebay_set_mapping_observer(struct forebay_pool *pool,
+                                                 int32_t device,
+                                                 forebay_mapping_fn observer,
+                                                 void *user);
+
+// A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
+// true of a moment, together they may be of several. Any thread.
+enum forebay_status forebay_get_stats(const struct forebay_pool *pool,
+                                      int32_t device,
+                                      struct forebay_stats *out);
+
+// One stream's figures; zeros for a stream that was never used. Set `size` and `version` of `out` before the call.
+// Any thread.
+enum forebay_status forebay_get_stream_stats(const struct forebay_pool *pool,
+                                             int32_t device,
+                                             void *stream,
+                                             struct forebay_stream_stats *out);
+
+// Makes the present figures the peaks. Any thread.
+enum forebay_status forebay_reset_peaks(struct forebay_pool *pool, int32_t device);
+
+// A few lines about a device for a person, as in an out-of-memory message. Writes at most `capacity` bytes, the last
+// of them a NUL; `needed` (may be NULL) gets the bytes for the whole text with its NUL. Any thread.
+enum forebay_status forebay_report(const struct forebay_pool *pool,
+                                   int32_t device,
+                                   char *buffer,
+                                   size_t capacity,
+                                   size_t *needed);
+
+// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
+// one place to another is in neither, and the sums would not fit.
+//
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
+enum forebay_status forebay_check(const struct forebay_pool *pool,
+                                  int32_t device);
+
+// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
+// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
+// it is in every call; registered, it does neither.
+// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
+// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
+enum forebay_status forebay_stream_register(struct forebay_pool *pool,
+                                            int32_t device,
+                                            void *stream);
+
+// Ends the promise. The stream must be alive in this call and may be destroyed after it; no other thread may be
+// using it with the pool meanwhile.
+//
+// Returns FOREBAY_STATUS_NOT_FOUND if it was not registered. Any thread.
+enum forebay_status forebay_stream_unregister(struct forebay_pool *pool,
+                                              int32_t device,
+                                              void *stream);
+
+// Makes a stream on `device` that does not synchronise with the legacy default stream, and registers it. The caller
+// owns it and ends it with `forebay_stream_destroy`. Any thread.
+enum forebay_status forebay_stream_create(struct forebay_pool *pool,
+                                          int32_t device,
+                                          void **out);
+
+// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
+// stay safe. Any thread.
+enum forebay_status forebay_stream_destroy(struct forebay_pool *pool,
+                                           int32_t device,
+                                           void *stream);
+
+// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
+// thread.
+enum forebay_status forebay_stream_synchronize(struct forebay_pool *pool,
+                                               int32_t device,
+                                               void *stream);
+
+// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
+// the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.
+enum forebay_status forebay_copy(struct forebay_pool *pool,
+                                 int32_t device,
+                                 void *to,
+                                 const void *from,
+                                 uint64_t bytes,
+                                 void *stream);
+
+// Queues setting `bytes` bytes to `value` on `stream`. Any thread.
+enum forebay_status forebay_fill(struct forebay_pool *pool,
+                                 int32_t device,
+                                 void *to,
+                                 uint8_t value,
+                                 uint64_t bytes,
+                                 void *stream);
 
 // A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`; with
 // `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the object and
@@ -735,74 +1046,51 @@ enum forebay_status forebay_buffer_fill(struct forebay_buffer *buffer,
                                         uint32_t width,
                                         void *stream);
 
-// Sets the function that gives CuPy's current stream on a device: the C function inside the capsule
-// `cupy_backends.cuda.stream.__pyx_capi__["get_stream_ptr"]`. NULL, the state at the start: the legacy default
-// stream. Any thread.
-void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
-
-// Allocates `size` bytes on `device` in the order of CuPy's current stream there. `param` is a forebay_pool; NULL: the
-// shared pool.
+// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
+// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
+// it with `forebay_resource_destroy`. Any thread.
 //
-// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
-// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
-// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
-// there is no C++ runtime either.
-void *forebay_cupy_malloc(void *param,
-                          size_t size,
-                          int device);
+// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
+enum forebay_status forebay_device_resource_create(int32_t device,
+                                                   const struct forebay_device_resource_options *options,
+                                                   struct forebay_resource **out);
 
-// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
-// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
-// raises: CuPy frees in destructors, also while the interpreter ends.
-void forebay_cupy_free(void *param,
-                       void *ptr,
-                       int device);
+// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
+// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
+// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
+// it with `forebay_resource_destroy`. Any thread.
+//
+// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
+// Forebay's own pool is ready at once.
+enum forebay_status forebay_pinned_resource_create(const struct forebay_pinned_resource_options *options,
+                                                   struct forebay_resource **out);
 
-// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
-// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
-// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
-// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
-// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
-// allocation. NULL for both: nobody is told. Any thread.
-void forebay_cupy_set_memory_hooks(forebay_hook_getter getter,
-                                   void *tell);
+// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
+// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
+// the object and frees it with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_managed_resource_create(const struct forebay_managed_resource_options *options,
+                                                    struct forebay_resource **out);
 
-// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
-// it with `forebay_cupy_pool_destroy`. Any thread.
-enum forebay_status forebay_cupy_pool_create(const struct forebay_resource *resource,
-                                             struct forebay_cupy_pool **out);
+// Virtual memory as a resource: each buffer has addresses of its own and can grow. NULL options: the defaults of
+// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
+// owns the object and frees it with `forebay_resource_destroy`. Any thread.
+//
+// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
+enum forebay_status forebay_virtual_resource_create(int32_t device,
+                                                    const struct forebay_virtual_resource_options *options,
+                                                    struct forebay_resource **out);
 
-// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
-void forebay_cupy_pool_destroy(struct forebay_cupy_pool *pool);
+// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
+// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
+// with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_host_resource_create(const struct forebay_host_resource_options *options,
+                                                 struct forebay_resource **out);
 
-// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
-// limit. Any thread.
-enum forebay_status forebay_cupy_pool_set_limit(struct forebay_cupy_pool *pool,
-                                                uint64_t bytes);
-
-// That limit; 0 for none. Any thread.
-enum forebay_status forebay_cupy_pool_get_limit(const struct forebay_cupy_pool *pool, uint64_t *out);
-
-// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
-// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
-enum forebay_status forebay_cupy_pools_create(const struct forebay_cupy_pool *const *pools,
-                                              uint32_t count,
-                                              struct forebay_cupy_pools **out);
-
-// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
-void forebay_cupy_pools_destroy(struct forebay_cupy_pools *pools);
-
-// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
-// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
-void *forebay_cupy_pools_malloc(void *param,
-                                size_t size,
-                                int device);
-
-// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
-// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
-void forebay_cupy_pools_free(void *param,
-                             void *ptr,
-                             int device);
+// One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
+// at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
+enum forebay_status forebay_pool_resource(struct forebay_pool *pool,
+                                          int32_t device,
+                                          struct forebay_resource **out);
 
 // A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
 // stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
@@ -937,205 +1225,6 @@ enum forebay_status forebay_ipc_export_foreign(const void *ptr,
                                                uint64_t bytes,
                                                struct forebay_ipc_descriptor *out);
 
-// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
-// work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
-enum forebay_status forebay_trim(struct forebay_pool *pool,
-                                 int32_t device,
-                                 uint64_t keep,
-                                 uint64_t *released);
-
-// Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
-enum forebay_status forebay_set_limit(struct forebay_pool *pool,
-                                      int32_t device,
-                                      uint64_t bytes);
-
-// Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
-enum forebay_status forebay_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
-
-// The limit of `device` in bytes; 0 for none. Any thread.
-enum forebay_status forebay_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
-
-// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
-// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
-// removed. Any thread.
-enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
-                                                  forebay_pressure_fn callback,
-                                                  void *user,
-                                                  uint64_t *id);
-
-// Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
-enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
-                                                     uint64_t id);
-
-// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns the old
-// callback is not called any more. What happens on the library's own threads is told by the next call of any other.
-// The same callback with the same `user` again gets another level, at once. While there is a callback nothing is printed but what
-// the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
-//
-// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
-enum forebay_status forebay_log_set_callback(forebay_log_fn callback,
-                                             void *user,
-                                             uint32_t level);
-
-// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
-// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
-// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
-//
-// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
-// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
-enum forebay_status forebay_malloc(struct forebay_pool *pool,
-                                   uint64_t bytes,
-                                   int32_t device,
-                                   void *stream,
-                                   void **out);
-
-// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
-//
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
-enum forebay_status forebay_malloc_for(struct forebay_pool *pool,
-                                       uint32_t framework,
-                                       uint64_t bytes,
-                                       int32_t device,
-                                       void *stream,
-                                       void **out);
-
-// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
-// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
-// memory while the device is behind. Otherwise as `forebay_malloc`.
-enum forebay_status forebay_malloc_ready(struct forebay_pool *pool,
-                                         uint64_t bytes,
-                                         int32_t device,
-                                         void *stream,
-                                         void **out);
-
-// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
-// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
-// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
-// be alive in this call. NULL `ptr` is fine. Any thread.
-//
-// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
-enum forebay_status forebay_free(struct forebay_pool *pool,
-                                 void *ptr,
-                                 void *stream);
-
-// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
-// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
-// `ptr` is fine. Any thread.
-//
-// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
-enum forebay_status forebay_free_behind_everything(struct forebay_pool *pool,
-                                                   void *ptr);
-
-// Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
-// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
-enum forebay_status forebay_record_use(struct forebay_pool *pool, void *ptr, void *stream);
-
-// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
-// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
-enum forebay_status forebay_block_size(struct forebay_pool *pool,
-                                       const void *ptr,
-                                       uint64_t *out);
-
-// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
-uint64_t forebay_block_size_for(uint64_t bytes);
-
-// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
-// block. Any thread.
-enum forebay_status forebay_base_address(struct forebay_pool *pool,
-                                         const void *ptr,
-                                         void **base,
-                                         uint64_t *bytes);
-
-// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
-// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
-//
-// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
-uint32_t forebay_malloc_at_once(struct forebay_pool *pool,
-                                uint32_t framework,
-                                uint64_t bytes,
-                                int32_t device,
-                                void *stream,
-                                void **out);
-
-// `forebay_free` under the same condition. Any thread.
-//
-// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
-uint32_t forebay_free_at_once(struct forebay_pool *pool, void *ptr, void *stream);
-
-// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
-//
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
-enum forebay_status forebay_options_init(struct forebay_options *options);
-
-// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
-//
-// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
-enum forebay_status forebay_configure(const struct forebay_options *options);
-
-// The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
-// process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
-// which leaves the shared pool itself alone. Any thread.
-//
-// Returns FOREBAY_STATUS_NO_DRIVER where there is no usable driver; the message says what is missing.
-enum forebay_status forebay_pool_shared(struct forebay_pool **out);
-
-// Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
-// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
-enum forebay_status forebay_pool_create(const struct forebay_options *options, struct forebay_pool **out);
-
-// Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
-// device and gives everything back, blocks that are still live included. NULL is fine.
-void forebay_pool_destroy(struct forebay_pool *pool);
-
-// "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
-const char *forebay_driver_name(const struct forebay_pool *pool);
-
-// How many devices the pool's driver has. Any thread.
-enum forebay_status forebay_device_count(const struct forebay_pool *pool, int32_t *out);
-
-// Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
-enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
-                                        int32_t device,
-                                        uint64_t *free_bytes,
-                                        uint64_t *total_bytes);
-
-// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
-// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
-// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
-void forebay_pool_capsule_delete(void *capsule);
-
-// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
-// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
-// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
-// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
-enum forebay_status forebay_private_begin(struct forebay_pool *pool,
-                                          int32_t device,
-                                          uint64_t id,
-                                          void *stream);
-
-// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
-enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
-
-// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
-// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
-enum forebay_status forebay_private_release(struct forebay_pool *pool,
-                                            int32_t device,
-                                            uint64_t id);
-
-// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
-// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
-// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
-// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
-enum forebay_status forebay_release_captures(struct forebay_pool *pool,
-                                             int32_t device,
-                                             uint64_t *captures);
-
 // Frees the object. The resource itself lives as long as other objects and open buffers refer to it; a pool that it
 // owns ends with it. NULL is fine.
 void forebay_resource_destroy(struct forebay_resource *resource);
@@ -1234,52 +1323,6 @@ enum forebay_status forebay_resource_modify_allocation(struct forebay_resource *
                                                        const struct forebay_virtual_resource_options *config,
                                                        void *stream);
 
-// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
-// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
-// it with `forebay_resource_destroy`. Any thread.
-//
-// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
-enum forebay_status forebay_device_resource_create(int32_t device,
-                                                   const struct forebay_device_resource_options *options,
-                                                   struct forebay_resource **out);
-
-// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
-// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
-// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
-// it with `forebay_resource_destroy`. Any thread.
-//
-// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
-// Forebay's own pool is ready at once.
-enum forebay_status forebay_pinned_resource_create(const struct forebay_pinned_resource_options *options,
-                                                   struct forebay_resource **out);
-
-// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
-// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
-// the object and frees it with `forebay_resource_destroy`. Any thread.
-enum forebay_status forebay_managed_resource_create(const struct forebay_managed_resource_options *options,
-                                                    struct forebay_resource **out);
-
-// Virtual memory as a resource: each buffer has addresses of its own and can grow. NULL options: the defaults of
-// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
-// owns the object and frees it with `forebay_resource_destroy`. Any thread.
-//
-// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
-enum forebay_status forebay_virtual_resource_create(int32_t device,
-                                                    const struct forebay_virtual_resource_options *options,
-                                                    struct forebay_resource **out);
-
-// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
-// with `forebay_resource_destroy`. Any thread.
-enum forebay_status forebay_host_resource_create(const struct forebay_host_resource_options *options,
-                                                 struct forebay_resource **out);
-
-// One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
-// at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
-enum forebay_status forebay_pool_resource(struct forebay_pool *pool,
-                                          int32_t device,
-                                          struct forebay_resource **out);
-
 // Fills `options`: a new pool, not shared, with the driver's own limit. Any thread.
 enum forebay_status forebay_device_resource_options_init(struct forebay_device_resource_options *options);
 
@@ -1296,111 +1339,74 @@ enum forebay_status forebay_virtual_resource_options_init(struct forebay_virtual
 // Fills `options`: portable and mapped, for the current device. Any thread.
 enum forebay_status forebay_host_resource_options_init(struct forebay_host_resource_options *options);
 
-// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
-// not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
-enum forebay_status forebay_snapshot(const struct forebay_pool *pool,
-                                     int32_t device,
-                                     forebay_block_fn visit,
-                                     void *context);
+// Sets the function that gives CuPy's current stream on a device: the C function inside the capsule
+// `cupy_backends.cuda.stream.__pyx_capi__["get_stream_ptr"]`. NULL, the state at the start: the legacy default
+// stream. Any thread.
+void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
 
-// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
-// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-// until then. Any thread.
-enum forebay_status forebay_set_mapping_observer(struct forebay_pool *pool,
-                                                 int32_t device,
-                                                 forebay_mapping_fn observer,
-                                                 void *user);
-
-// A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
-// true of a moment, together they may be of several. Any thread.
-enum forebay_status forebay_get_stats(const struct forebay_pool *pool,
-                                      int32_t device,
-                                      struct forebay_stats *out);
-
-// One stream's figures; zeros for a stream that was never used. Set `size` and `version` of `out` before the call.
-// Any thread.
-enum forebay_status forebay_get_stream_stats(const struct forebay_pool *pool,
-                                             int32_t device,
-                                             void *stream,
-                                             struct forebay_stream_stats *out);
-
-// Makes the present figures the peaks. Any thread.
-enum forebay_status forebay_reset_peaks(struct forebay_pool *pool, int32_t device);
-
-// A few lines about a device for a person, as in an out-of-memory message. Writes at most `capacity` bytes, the last
-// of them a NUL; `needed` (may be NULL) gets the bytes for the whole text with its NUL. Any thread.
-enum forebay_status forebay_report(const struct forebay_pool *pool,
-                                   int32_t device,
-                                   char *buffer,
-                                   size_t capacity,
-                                   size_t *needed);
-
-// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
-// one place to another is in neither, and the sums would not fit.
+// Allocates `size` bytes on `device` in the order of CuPy's current stream there. `param` is a forebay_pool; NULL: the
+// shared pool.
 //
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
-enum forebay_status forebay_check(const struct forebay_pool *pool,
-                                  int32_t device);
+// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
+// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
+// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
+// there is no C++ runtime either.
+void *forebay_cupy_malloc(void *param,
+                          size_t size,
+                          int device);
 
-// A short English text for a status; "unknown status" for any other number. Static; never NULL.
-// Any thread.
-const char *forebay_status_text(uint32_t status);
+// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
+// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
+// raises: CuPy frees in destructors, also while the interpreter ends.
+void forebay_cupy_free(void *param,
+                       void *ptr,
+                       int device);
 
-// What went wrong in this thread's last failing call, in full; "" if none failed yet. Never NULL.
-// Valid until this thread's next failing call.
-const char *forebay_last_error_message(void);
+// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
+// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
+// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
+// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
+// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
+// allocation. NULL for both: nobody is told. Any thread.
+void forebay_cupy_set_memory_hooks(forebay_hook_getter getter,
+                                   void *tell);
 
-// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
-// it is in every call; registered, it does neither.
-// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
-// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
-enum forebay_status forebay_stream_register(struct forebay_pool *pool,
-                                            int32_t device,
-                                            void *stream);
+// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
+// it with `forebay_cupy_pool_destroy`. Any thread.
+enum forebay_status forebay_cupy_pool_create(const struct forebay_resource *resource,
+                                             struct forebay_cupy_pool **out);
 
-// Ends the promise. The stream must be alive in this call and may be destroyed after it; no other thread may be
-// using it with the pool meanwhile.
-//
-// Returns FOREBAY_STATUS_NOT_FOUND if it was not registered. Any thread.
-enum forebay_status forebay_stream_unregister(struct forebay_pool *pool,
-                                              int32_t device,
-                                              void *stream);
+// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+void forebay_cupy_pool_destroy(struct forebay_cupy_pool *pool);
 
-// Makes a stream on `device` that does not synchronise with the legacy default stream, and registers it. The caller
-// owns it and ends it with `forebay_stream_destroy`. Any thread.
-enum forebay_status forebay_stream_create(struct forebay_pool *pool,
-                                          int32_t device,
-                                          void **out);
+// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
+// limit. Any thread.
+enum forebay_status forebay_cupy_pool_set_limit(struct forebay_cupy_pool *pool,
+                                                uint64_t bytes);
 
-// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
-// stay safe. Any thread.
-enum forebay_status forebay_stream_destroy(struct forebay_pool *pool,
-                                           int32_t device,
-                                           void *stream);
+// That limit; 0 for none. Any thread.
+enum forebay_status forebay_cupy_pool_get_limit(const struct forebay_cupy_pool *pool, uint64_t *out);
 
-// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
-// thread.
-enum forebay_status forebay_stream_synchronize(struct forebay_pool *pool,
-                                               int32_t device,
-                                               void *stream);
+// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
+// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
+enum forebay_status forebay_cupy_pools_create(const struct forebay_cupy_pool *const *pools,
+                                              uint32_t count,
+                                              struct forebay_cupy_pools **out);
 
-// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
-// the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.
-enum forebay_status forebay_copy(struct forebay_pool *pool,
-                                 int32_t device,
-                                 void *to,
-                                 const void *from,
-                                 uint64_t bytes,
-                                 void *stream);
+// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+void forebay_cupy_pools_destroy(struct forebay_cupy_pools *pools);
 
-// Queues setting `bytes` bytes to `value` on `stream`. Any thread.
-enum forebay_status forebay_fill(struct forebay_pool *pool,
-                                 int32_t device,
-                                 void *to,
-                                 uint8_t value,
-                                 uint64_t bytes,
-                                 void *stream);
+// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
+// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
+void *forebay_cupy_pools_malloc(void *param,
+                                size_t size,
+                                int device);
+
+// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
+// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
+void forebay_cupy_pools_free(void *param,
+                             void *ptr,
+                             int device);
 
 // Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 //
@@ -1494,12 +1500,6 @@ enum forebay_status forebay_torch_restore(uint64_t id_first,
                                           void *ptr,
                                           uint64_t bytes,
                                           void *stream);
-
-// The version of the library in use, packed as `FOREBAY_VERSION_NUMBER` is. Any thread; cannot fail.
-uint32_t forebay_version_number(void);
-
-// The version of the library in use as text, e.g. "0.1.0". Static; never NULL. Any thread.
-const char *forebay_version(void);
 
 #ifdef __cplusplus
 }  // extern "C"

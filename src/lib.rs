@@ -9,18 +9,27 @@
 //!   abi        C in, C out; checks and translates, decides nothing
 //!    |
 //!    v
-//!   resource   the shared pool: locks, limits, fences, the out-of-memory ladder
+//!   resource   what implements a memory resource; buffers; sharing between processes
 //!    v
-//!   pool       the algorithm: integers in, integers out
+//!   pool       one process's pool: the fast path, fences, the slow path, graphs, reports
 //!    v
+//!   arena, policy, block      the algorithm, the decisions, the table: pure
 //!   driver     cuda (through cudarc) or host (RAM)
 //! ```
 //!
-//! C programs use `include/forebay.h`, which is made from [`abi`]. Rust programs can use [`resource::Pool`].
+//! C programs use `include/forebay.h`, which is made from [`abi`]. Rust programs can use [`pool::Pool`].
 
 pub mod abi;
+pub mod arena;
+pub mod block;
 mod cpu;
 pub mod driver;
+pub mod error;
+pub mod log;
+mod policy;
 pub mod pool;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+mod random;
 pub mod resource;
 pub mod units;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
-use forebay::resource::{Account, Error, Options, Pool};
+use forebay::error::Error;
+use forebay::pool::{Account, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const HOME: DeviceId = DeviceId(0);

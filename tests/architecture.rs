@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 /// The longest file that a person reads in one go.
 const MOST_LINES: usize = 500;
 
-/// For each layer, those that it may name. `units` and `cpu` are leaves.
-const MAY_USE: [(&str, &[&str]); 6] = [
-    ("abi", &["abi", "resource", "pool", "driver", "units"]),
-    ("resource", &["resource", "pool", "driver", "units"]),
-    ("pool", &["pool", "cpu", "units"]),
+/// For each layer, those that it may name. `error`, `log`, `units` and `cpu` are leaves.
+const MAY_USE: [(&str, &[&str]); 11] = [
+    ("abi", &["abi", "resource", "pool", "block", "driver", "error", "log", "units"]),
+    ("resource", &["resource", "pool", "driver", "error", "log", "random", "units"]),
+    ("pool", &["pool", "policy", "arena", "block", "driver", "error", "units", "resource"]),
+    ("policy", &["policy"]),
+    ("arena", &["arena", "block", "cpu", "random", "units"]),
+    ("block", &["block", "units"]),
     ("driver", &["driver", "units"]),
+    ("error", &["driver", "units"]),
+    ("log", &["error"]),
     ("cpu", &[]),
     ("units", &["units"]),
 ];
@@ -23,17 +28,17 @@ const HOMES: [(&str, &[&str], &str); 11] = [
     ("no_mangle", &["abi/"], "only the ABI exports"),
     ("export_name", &["abi/"], "only the ABI exports"),
     ("libc::", &["driver/"], "the operating system is the driver layer's"),
-    ("rustix::", &["resource/sharing/"], "only sharing speaks with other processes"),
-    ("parking_lot", &["resource/", "driver/"], "only these layers have locks"),
-    ("spin::", &["resource/pool/"], "only the front of a stream is held so briefly"),
-    ("set_global_default", &["resource/log.rs"], "the process has one log"),
-    ("Subscriber", &["resource/log.rs"], "the log is written at one place; events come from everywhere"),
+    ("rustix::", &["resource/ipc/"], "only sharing speaks with other processes"),
+    ("parking_lot", &["resource/", "pool/", "driver/", "log.rs"], "only these layers have locks"),
+    ("spin::", &["pool/cache/"], "only the cache of a stream is held so briefly"),
+    ("set_global_default", &["log.rs"], "the process has one log"),
+    ("Subscriber", &["log.rs"], "the log is written at one place; events come from everywhere"),
     ("libloading", &["abi/", "driver/cuda/"], "symbols are looked up there alone"),
-    ("catch_unwind", &["abi/guard.rs", "pool/model.rs"], "panics stop at one place, and in the model test"),
+    ("catch_unwind", &["abi/core/guard.rs", "arena/model.rs"], "panics stop at one place, and in the model test"),
 ];
 
 /// Where `unsafe` has no business.
-const SAFE: [&str; 2] = ["pool/", "units.rs"];
+const SAFE: [&str; 5] = ["arena/", "policy/", "pool/order/", "pool/report/", "units.rs"];
 
 /// The code of a line: what is left without comments and without what stands in quotes.
 fn code(line: &str) -> String {
@@ -174,7 +179,7 @@ fn the_source_keeps_to_its_layers() {
 #[test]
 fn every_layer_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for layer in ["abi", "resource", "pool", "driver"] {
+    for layer in ["abi", "resource", "pool", "policy", "arena", "block", "driver"] {
         assert!(root.join(layer).join("mod.rs").is_file(), "src/{layer} is gone: do the rules still fit?");
     }
     assert!(root.join("units.rs").is_file());
@@ -199,24 +204,24 @@ fn passes(path: &str, text: &str) {
 
 #[test]
 fn an_upward_call_is_caught_however_it_is_written() {
-    caught("driver/host/mod.rs", "use crate::pool::Arena;", "crate::pool");
+    caught("driver/host/mod.rs", "use crate::pool::Pool;", "crate::pool");
     caught("driver/host/mod.rs", "use crate::resource::Pool;", "crate::resource");
-    caught("pool/arena.rs", "    let pool = crate::resource::shared();", "crate::resource");
-    caught("pool/arena.rs", "use crate::driver::Physical;", "crate::driver");
+    caught("arena/arena.rs", "    let pool = crate::pool::shared();", "crate::pool");
+    caught("arena/arena.rs", "use crate::driver::Physical;", "crate::driver");
     caught("resource/pool.rs", "use crate::abi::status;", "crate::abi");
     caught("resource/pool.rs", "use crate::{units::Address, abi::guard};", "crate::abi");
     caught("resource/pool.rs", "use crate::{\n    units::{Address, GRAIN},\n    abi::guard,\n};", "crate::abi");
-    caught("units.rs", "use crate::pool::Arena;", "crate::pool");
+    caught("units.rs", "use crate::arena::Arena;", "crate::arena");
     caught("cpu.rs", "use crate::driver::Driver;", "crate::driver");
-    caught("resource/pool.rs", "type A = fn(crate::pool::Arena, crate::abi::Fault);", "crate::abi");
+    caught("resource/pool.rs", "type A = fn(crate::pool::Pool, crate::abi::Fault);", "crate::abi");
 }
 
 #[test]
 fn a_call_down_and_a_use_of_a_leaf_pass() {
     passes("abi/memory.rs", "use crate::resource::Error;\nuse crate::driver::ErrorKind;\nuse crate::units::Address;");
-    passes("resource/room.rs", "use crate::driver::Driver;\nuse crate::pool::{Arena, Plan};\nuse crate::units::GRAIN;");
-    passes("pool/arena.rs", "use crate::units::GRAIN;\nuse super::block::Block;");
-    passes("resource/room.rs", "use crate::{pool::{Arena, Plan}, units::{Address, GRAIN}};");
+    passes("resource/room.rs", "use crate::driver::Driver;\nuse crate::pool::Pool;\nuse crate::units::GRAIN;");
+    passes("arena/arena.rs", "use crate::units::GRAIN;\nuse super::block::Block;");
+    passes("resource/room.rs", "use crate::{pool::{Options, Pool}, units::{Address, GRAIN}};");
     passes("lib.rs", "pub mod abi;\npub mod resource;");
 }
 
@@ -229,12 +234,12 @@ fn a_crate_away_from_its_home_is_caught() {
     caught("abi/torch.rs", "use libc::c_int;", "libc::");
     caught("resource/pool/pool.rs", "use rustix::net::connect;", "rustix::");
     caught("driver/process.rs", "    rustix::process::geteuid();", "rustix::");
-    caught("pool/arena.rs", "use parking_lot::Mutex;", "parking_lot");
-    caught("abi/status.rs", "use parking_lot::Mutex;", "parking_lot");
+    caught("arena/arena.rs", "use parking_lot::Mutex;", "parking_lot");
+    caught("abi/core/status.rs", "use parking_lot::Mutex;", "parking_lot");
     caught("resource/pool.rs", "use libloading::Library;", "libloading");
     caught("driver/host/mod.rs", "use libloading::Library;", "libloading");
     caught("resource/pool.rs", "std::panic::catch_unwind(|| ());", "catch_unwind");
-    caught("abi/guard.rs", "tracing::subscriber::set_global_default(log);", "set_global_default");
+    caught("abi/core/guard.rs", "tracing::subscriber::set_global_default(log);", "set_global_default");
     caught("abi/log.rs", "impl tracing::Subscriber for Mine {", "Subscriber");
 }
 
@@ -244,26 +249,26 @@ fn a_crate_at_home_passes() {
     passes("abi/memory.rs", "#[unsafe(no_mangle)]");
     passes("driver/process.rs", "    unsafe { libc::getpid() };");
     passes("resource/pool.rs", "use parking_lot::Mutex;");
-    passes("resource/sharing/socket.rs", "use rustix::net::connect;");
-    passes("abi/cxx.rs", "use libloading::os::unix::Library;");
-    passes("abi/guard.rs", "use std::panic::catch_unwind;");
-    passes("resource/log.rs", "use tracing::Subscriber;");
+    passes("resource/ipc/socket.rs", "use rustix::net::connect;");
+    passes("abi/core/cxx.rs", "use libloading::os::unix::Library;");
+    passes("abi/core/guard.rs", "use std::panic::catch_unwind;");
+    passes("log.rs", "use tracing::Subscriber;");
     passes("driver/process.rs", "tracing::warn!(code, \"no\");");
     passes("driver/host/fault.rs", "let not_libc_but = mylibc::x;");
 }
 
 #[test]
 fn unsafe_in_the_algorithm_is_caught_and_a_longer_word_is_not() {
-    caught("pool/front.rs", "    let x = unsafe { *y };", "unsafe");
+    caught("arena/plan.rs", "    let x = unsafe { *y };", "unsafe");
     caught("units.rs", "unsafe impl Send for Address {}", "unsafe");
-    passes("pool/front.rs", "let unsafety = not_unsafe;");
+    passes("arena/plan.rs", "let unsafety = not_unsafe;");
     passes("resource/pool.rs", "    let x = unsafe { *y };");
 }
 
 #[test]
 fn a_long_file_and_a_climb_over_two_modules_are_caught() {
-    caught("pool/arena.rs", &"let a = 1;\n".repeat(MOST_LINES + 1), "lines");
-    passes("pool/arena.rs", &"let a = 1;\n".repeat(MOST_LINES));
+    caught("arena/arena.rs", &"let a = 1;\n".repeat(MOST_LINES + 1), "lines");
+    passes("arena/arena.rs", &"let a = 1;\n".repeat(MOST_LINES));
     caught("driver/host/vmm.rs", "use super::super::Driver;", "super::super");
 }
 
@@ -274,7 +279,7 @@ fn a_folder_that_is_no_layer_is_caught() {
 
 #[test]
 fn comments_and_texts_are_not_code() {
-    passes("pool/mod.rs", "//! No CUDA, no locks, no `unsafe`; see crate::resource and libc::.");
-    passes("pool/mod.rs", "let text = \"an unsafe word, crate::abi and a quote \\\" unsafe\";");
-    caught("pool/mod.rs", "let text = \"a//b\"; unsafe { f() }", "unsafe");
+    passes("arena/mod.rs", "//! No CUDA, no locks, no `unsafe`; see crate::resource and libc::.");
+    passes("arena/mod.rs", "let text = \"an unsafe word, crate::abi and a quote \\\" unsafe\";");
+    caught("arena/mod.rs", "let text = \"a//b\"; unsafe { f() }", "unsafe");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay::driver::Driver;
 use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
-use forebay::resource::{Location, Options, Pool};
+use forebay::pool::{Location, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
-use forebay::resource::{Error, Options, Pool};
+use forebay::error::Error;
+use forebay::pool::{Options, Pool};
 use forebay::units::{DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
-use forebay::resource::{Error, Location, Options, Pool, Result};
+use forebay::error::{Error, Result};
+use forebay::pool::{Location, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;

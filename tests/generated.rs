@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block_bytes::block_bytes;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, Event};
-use forebay::resource::{Error, Location, Options, Pool};
+use forebay::error::Error;
+use forebay::pool::{Location, Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 use random::Random;
 

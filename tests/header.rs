@@ -7,11 +7,12 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of `src/abi` in the order of its `mod.rs`, which is the order of the header.
-fn sources() -> Vec<PathBuf> {
-    let modules = std::fs::read_to_string(root().join("src/abi/mod.rs")).expect("src/abi/mod.rs");
+/// The files of `src/abi` in the order of the `mod.rs` of each folder, which is the order of the header.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let modules = std::fs::read_to_string(folder.join("mod.rs")).expect("a mod.rs in each folder");
     let names = modules.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
-    names.map(|name| root().join(format!("src/abi/{name}.rs"))).collect()
+    let found = names.map(|name| (folder.join(name), folder.join(format!("{name}.rs"))));
+    found.flat_map(|(folder, file)| if folder.is_dir() { sources(&folder) } else { vec![file] }).collect()
 }
 
 fn generate() -> String {
@@ -19,7 +20,8 @@ fn generate() -> String {
     let preamble = std::fs::read_to_string(root().join("src/abi/preamble.h")).expect("preamble");
     let builder = cbindgen::Builder::new().with_config(config).with_header(preamble.trim_end());
     let mut header = Vec::new();
-    let builder = sources().into_iter().fold(builder, |builder, source| builder.with_src(source));
+    let builder =
+        sources(&root().join("src/abi")).into_iter().fold(builder, |builder, source| builder.with_src(source));
     builder.generate().expect("cbindgen").write(&mut header);
     without_safety_sections(&String::from_utf8(header).expect("UTF-8"))
 }
@@ -63,12 +65,16 @@ fn the_header_names_every_exported_function() {
     let header = generate();
     let mut missing = Vec::new();
     let mut found = 0;
-    for file in std::fs::read_dir(root().join("src/abi")).expect("src/abi") {
-        let path = file.expect("entry").path();
-        if path.extension().is_none_or(|extension| extension != "rs") {
-            continue;
+    let mut folders = vec![root().join("src/abi")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder of the sources") {
+            let path = entry.expect("entry").path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
         }
-        let text = std::fs::read_to_string(&path).expect("source");
+    }
+    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let text = std::fs::read_to_string(path).expect("source");
         for (at, _) in text.match_indices("#[unsafe(no_mangle)]") {
             let name =
                 text[at..].split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function follows");
@@ -133,7 +139,7 @@ int main(void) {
 #[test]
 fn the_versions_agree() {
     let parts: Vec<u32> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().expect("a number")).collect();
-    use forebay::abi::version::*;
+    use forebay::abi::core::version::*;
     assert_eq!(parts, [FOREBAY_VERSION_MAJOR, FOREBAY_VERSION_MINOR, FOREBAY_VERSION_PATCH]);
     assert_eq!(FOREBAY_VERSION_NUMBER, parts[0] * 10_000 + parts[1] * 100 + parts[2]);
     assert_eq!(forebay_version_number(), FOREBAY_VERSION_NUMBER);

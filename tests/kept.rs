@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use forebay::abi::ipc::{ForebayIpcDescriptor, forebay_ipc_export};
+use forebay::abi::resource::ipc::{ForebayIpcDescriptor, forebay_ipc_export};
 
 use self::kit::*;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, PoolAttribute};
-use forebay::resource::Error;
+use forebay::error::Error;
 use forebay::resource::driver_pool::{DeviceOptions, PinnedOptions, Source, device, pinned};
 use forebay::resource::memory_resource::MemoryResource;
-use forebay::resource::ordered::Ordered;
+use forebay::resource::stream_tracking::Ordered;
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const HOME: DeviceId = DeviceId(0);

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::driver::Driver;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
-use forebay::resource::pool::Location;
-use forebay::resource::{Options, Pool, Result};
+use forebay::error::Result;
+use forebay::pool::Location;
+use forebay::pool::{Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;

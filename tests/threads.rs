@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay::driver::Driver;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
-use forebay::resource::{Options, Pool};
+use forebay::pool::{Options, Pool};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const KIB: u64 = 1 << 10;

@@ -5,14 +5,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::abi::handle::ForebayPool;
-use forebay::abi::memory::{forebay_free, forebay_malloc};
-use forebay::abi::pool::{
+use forebay::abi::core::handle::ForebayPool;
+use forebay::abi::core::status::{ForebayStatus, forebay_last_error_message};
+use forebay::abi::pool::create::{
     ForebayOptions, forebay_driver_name, forebay_options_init, forebay_pool_create, forebay_pool_destroy,
 };
-use forebay::abi::stats::{FOREBAY_STATS_VERSION, ForebayStats, forebay_check, forebay_get_stats};
-use forebay::abi::status::{ForebayStatus, forebay_last_error_message};
-use forebay::abi::streams::{forebay_fill, forebay_stream_create, forebay_stream_destroy};
+use forebay::abi::pool::memory::{forebay_free, forebay_malloc};
+use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayStats, forebay_check, forebay_get_stats};
+use forebay::abi::pool::streams::{forebay_fill, forebay_stream_create, forebay_stream_destroy};
 use forebay::driver::{Choice, Driver};
 
 pub type Pointer = *mut c_void;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use forebay::abi::memory::forebay_block_size_for;
+use forebay::abi::pool::memory::forebay_block_size_for;
 
 use crate::arguments::Arguments;
 use crate::pool::{Pointer, Pool};

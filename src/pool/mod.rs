@@ -1,79 +1,34 @@
-//! The pool's algorithm: integers in, integers out. No CUDA, no locks, no `unsafe`.
-//!
-//! # Words
-//!
-//! - **grain**: 512 bytes, the unit of every offset and length here.
-//! - **page**: the driver's granularity (2 MiB on current GPUs), the unit in which memory is mapped.
-//! - **chunk**: one physical handle, one or more pages, mapped and unmapped whole.
-//! - **arena**: one range of addresses per device, far larger than the device's memory. Offset 0 is its start.
-//! - **block**: a span of the arena. Blocks cover the arena without gap or overlap.
-//! - **owner**: in whose order a free block may be reused: a stream, a private pool's stream, or nobody's
-//!   ([`IDLE`]: every use of it is proven to be over).
-//! - **epoch**: a count per owner; a fence that covers epoch `e` covers every free up to `e`.
-//!
-//! # The picture
+//! Forebay's own pool of one process: the arena behind locks, with limits, lifetimes and the driver.
 //!
 //! ```text
-//!   chunk 7      chunk 3             chunk 9 (was here)      nothing mapped
-//! |------------|--------------------|----------------------|--------------------- - - -
-//! | live | free|   live  |  free    |      retiring        |        hole
-//! |------|-----|---------|----------|----------------------|--------------------- - - -
+//!   Pool            every device of one driver; which thread uses which stream
+//!    └ DevicePool   one device: the arena behind its lock, the slow path, reclaim, `trim`
+//!       └ Stream    one stream: its cache behind its own lock
 //! ```
 //!
-//! A chunk that moves is mapped at its new place first; its old place is **retiring** until the work that
-//! may still use it is over, then it is unmapped and becomes a hole. Both mappings lead to the same memory,
-//! and the stream's order keeps old and new uses apart, so nobody waits for the GPU to move a chunk.
-//!
-//! # Equations ([`Arena::check`] verifies them)
-//!
-//! - live + free + retiring + hole = the arena, in address order, without gap.
-//! - live + free = the pages of all chunks.
-//! - Live and free blocks lie on mapped pages, holes on unmapped ones, retiring blocks on pages that a chunk left.
-//! - No two neighbours could be one block: same kind, and for free blocks the same owner.
-//! - A block is in exactly the index that its kind and owner say.
-//!
-//! # Search order for an owner and a size ([`Arena::take`], then [`Arena::plan`])
-//!
-//! 1. Best fit among free blocks of the owner and of [`IDLE`]; ties go to the lowest address. For small requests the owner's
-//!    first, then a piece of [`IDLE`] that becomes the owner's, so that owners do not share lines of the table.
-//! 2. The run of free blocks and holes that needs the fewest missing pages, the tightest of several, filled with
-//!    chunks that are wholly free, from the highest addresses down, the biggest that fit first.
-//! 3. New chunks for what is still missing, within the budget that the caller gives.
-//!
-//! Small and large requests live in two zones of the arena, so that a small block never pins a page that
-//! a large one could have had.
+//! `shared` holds the one pool of the process that every framework uses.
 
-mod arena;
-mod block;
-mod check;
-mod chunk;
-mod chunk_size;
-mod commit;
-mod free_blocks;
-mod free_set;
-mod front;
-mod header;
-#[cfg(test)]
-mod kit;
-#[cfg(test)]
-pub(crate) mod model;
-mod page_index;
-mod passing;
-mod plan;
-mod seal;
-mod size_class;
-mod table;
-mod walk;
+mod block_info;
+mod cache;
+mod device;
+mod graph;
+mod limits;
+mod options;
+mod order;
+#[expect(clippy::module_inception, reason = "the pool itself, beside its parts")]
+mod pool;
+mod report;
+mod shared;
+mod streams;
 
-pub use arena::{Arena, ArenaOptions, Retired};
-pub use block::{BlockId, IDLE, Owner};
-pub use check::Totals;
-pub use chunk::ChunkId;
-pub use chunk_size::Chunking;
-pub use commit::Placed;
-pub use front::{Cached, Front, Newest};
-pub use header::{Beginning, Header, State};
-pub use plan::{Fill, Plan, Source};
-pub use size_class::block_grains;
-pub use table::{LastLeaf, Place, Table};
-pub use walk::Span;
+pub use block_info::Account;
+pub use cache::stream::TAGS;
+pub use device::DevicePool;
+pub(crate) use device::export::Export;
+pub use device::pressure::Callback;
+pub use graph::private::{Filter, own_private_id};
+pub use options::{Location, Options};
+pub use pool::Pool;
+pub use report::snapshot::{BlockInfo, BlockState, Mapping, Observer};
+pub use report::stats::{Stats, StreamStats};
+pub use shared::{configure, existing, shared};

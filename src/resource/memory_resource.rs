@@ -6,11 +6,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::driver_pool::DriverPool;
-use super::own_pool::OwnPool;
 use super::pointers::Pointers;
+use super::pool_resource::OwnPool;
 use super::virtual_memory::VirtualResource;
-use super::{Error, Result};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
+use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// What kind of resource.

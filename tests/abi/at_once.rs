@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use forebay::abi::buffer::*;
-use forebay::abi::choices::ForebayLocation;
-use forebay::abi::dlpack::*;
-use forebay::abi::handle::{ForebayBuffer, ForebayResource};
-use forebay::abi::resource::*;
-use forebay::abi::resource_create::forebay_pool_resource;
+use forebay::abi::core::enums::ForebayLocation;
+use forebay::abi::core::handle::{ForebayBuffer, ForebayResource};
+use forebay::abi::resource::buffer::*;
+use forebay::abi::resource::create::forebay_pool_resource;
+use forebay::abi::resource::dlpack::*;
+use forebay::abi::resource::object::*;
 
 use crate::common::*;
 
@@ -71,7 +71,7 @@ fn a_free_that_records_an_event_is_left_to_the_other_call() {
     let pool = Pool::new();
     let resource = Resource::of(&pool);
     let stream = pool.stream();
-    outcome(unsafe { forebay::abi::streams::forebay_stream_unregister(pool.0, DEVICE, stream as *mut c_void) })
+    outcome(unsafe { forebay::abi::pool::streams::forebay_stream_unregister(pool.0, DEVICE, stream as *mut c_void) })
         .unwrap();
     let buffers = [resource.allocate(MIB, stream), resource.allocate(MIB, stream)];
     assert!(close_at_once(buffers[0]), "one block may lie there without an event");

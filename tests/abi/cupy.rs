@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::common::*;
 use crate::support::{has, library, plain, run};
-use forebay::abi::cupy::*;
+use forebay::abi::cupy::allocator::*;
 
 #[test]
 fn without_python_a_failure_is_null_with_a_text_and_a_block_is_a_block() {

@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 
 use crate::common::*;
-use forebay::abi::limits::{forebay_add_pressure_callback, forebay_get_limit};
-use forebay::abi::pool::*;
-use forebay::abi::stats::{forebay_check, forebay_report};
-use forebay::abi::status::{forebay_last_error_message, forebay_status_text};
-use forebay::abi::streams::{forebay_copy, forebay_fill, forebay_stream_create};
+use forebay::abi::core::status::{forebay_last_error_message, forebay_status_text};
+use forebay::abi::pool::create::*;
+use forebay::abi::pool::limits::{forebay_add_pressure_callback, forebay_get_limit};
+use forebay::abi::pool::stats::{forebay_check, forebay_report};
+use forebay::abi::pool::streams::{forebay_copy, forebay_fill, forebay_stream_create};
 
 fn text(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(forebay_status_text(status)) }.to_str().unwrap()

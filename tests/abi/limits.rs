@@ -1,7 +1,7 @@
 //! Limits, fractions, trimming, and running out.
 
 use crate::common::*;
-use forebay::abi::limits::forebay_trim;
+use forebay::abi::pool::limits::forebay_trim;
 
 #[test]
 fn over_the_limit_is_out_of_memory_with_a_report_and_changes_nothing() {

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use crate::common::*;
-use forebay::abi::handle::ForebayPool;
-use forebay::abi::host::{forebay_host_register, forebay_host_unregister};
-use forebay::abi::memory::{ForebayFramework, forebay_free_behind_everything, forebay_malloc_for};
+use forebay::abi::core::handle::ForebayPool;
+use forebay::abi::pool::memory::{ForebayFramework, forebay_free_behind_everything, forebay_malloc_for};
+use forebay::abi::resource::host::{forebay_host_register, forebay_host_unregister};
 
 fn malloc_for(pool: &Pool, framework: u32, bytes: u64, stream: Stream) -> Outcome<Block> {
     let mut out = std::ptr::null_mut();

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::abi::pool::*;
-use forebay::abi::snapshot::forebay_set_mapping_observer;
+use forebay::abi::pool::create::*;
+use forebay::abi::pool::snapshot::forebay_set_mapping_observer;
 
 use crate::common::*;
 

@@ -1,7 +1,7 @@
 //! What happens to the whole process: forks and exits. Each in a process of its own.
 
 use crate::common::*;
-use forebay::abi::pool::{forebay_options_init, forebay_pool_create};
+use forebay::abi::pool::create::{forebay_options_init, forebay_pool_create};
 
 /// Runs `work` in a forked child and waits for it; a failed assertion there is a failure here.
 fn forked(work: impl FnOnce()) {
@@ -61,11 +61,11 @@ fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {
             told("a new pool", outcome(unsafe { forebay_pool_create(std::ptr::null(), &raw mut made) }));
             told("the shared pool", Pool::shared().map(std::mem::forget));
             unsafe {
-                forebay::abi::torch::forebay_torch_free(other as *mut _, 512, 0, std::ptr::null_mut());
-                forebay::abi::cupy::forebay_cupy_free(std::ptr::null_mut(), other as *mut _, 0);
-                forebay::abi::torch::forebay_torch_reset();
-                forebay::abi::pool::forebay_pool_destroy(pool.0);
-                forebay::abi::pool::forebay_pool_destroy(shared.0);
+                forebay::abi::torch::allocator::forebay_torch_free(other as *mut _, 512, 0, std::ptr::null_mut());
+                forebay::abi::cupy::allocator::forebay_cupy_free(std::ptr::null_mut(), other as *mut _, 0);
+                forebay::abi::torch::allocator::forebay_torch_reset();
+                forebay::abi::pool::create::forebay_pool_destroy(pool.0);
+                forebay::abi::pool::create::forebay_pool_destroy(shared.0);
             }
         });
         pool.holds(block, 6, 2 * MIB, stream);
@@ -99,7 +99,7 @@ fn a_child_forked_while_threads_work_is_not_stuck_on_their_locks() {
                         Status::Forked,
                         &["spawn or exec"],
                     );
-                    unsafe { forebay::abi::pool::forebay_pool_destroy(pool.0) };
+                    unsafe { forebay::abi::pool::create::forebay_pool_destroy(pool.0) };
                 });
             }
             stop.store(true, std::sync::atomic::Ordering::Release);

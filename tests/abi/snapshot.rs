@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::sync::Mutex;
 
-use forebay::abi::snapshot::*;
-use forebay::abi::torch::*;
-use forebay::abi::torch_pools::*;
+use forebay::abi::pool::snapshot::*;
+use forebay::abi::torch::allocator::*;
+use forebay::abi::torch::pools::*;
 
 use crate::common::*;
 

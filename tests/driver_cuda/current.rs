@@ -7,16 +7,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 
-use forebay::abi::choices::ForebayResourceKind;
-use forebay::abi::handle::ForebayResource;
-use forebay::abi::ipc::{forebay_resource_from_allocation_handle, forebay_resource_get_allocation_handle};
-use forebay::abi::resource::{
+use forebay::abi::core::enums::ForebayResourceKind;
+use forebay::abi::core::handle::ForebayResource;
+use forebay::abi::core::status::ForebayStatus;
+use forebay::abi::resource::create::forebay_pinned_resource_create;
+use forebay::abi::resource::ipc::{forebay_resource_from_allocation_handle, forebay_resource_get_allocation_handle};
+use forebay::abi::resource::object::{
     FOREBAY_INFO_VERSION, ForebayResourceInfo, forebay_resource_allocate_pointer, forebay_resource_deallocate_pointer,
     forebay_resource_destroy, forebay_resource_get_info,
 };
-use forebay::abi::resource_create::forebay_pinned_resource_create;
-use forebay::abi::resource_options::{ForebayPinnedResourceOptions, forebay_pinned_resource_options_init};
-use forebay::abi::status::ForebayStatus;
+use forebay::abi::resource::options::{ForebayPinnedResourceOptions, forebay_pinned_resource_options_init};
 
 use crate::fake::Fake;
 

@@ -11,7 +11,7 @@ mod scenarios;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay::driver::host::{Call, HostDriver, Usage};
-use forebay::resource::sharing::serve;
+use forebay::resource::ipc::serve;
 
 use run::{Run, becomes, of_process, small};
 use scenarios::{device_pool, own_pools, pinned_pool, plain, unshared_pools, virtual_memory};

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use forebay::driver::host::{HostDriver, HostOptions, Usage};
 use forebay::driver::{Access, Driver, PoolAttribute};
+use forebay::error::{Error, Result};
 use forebay::resource::buffer::{Buffer, BufferInfo, From, export, export_legacy};
 use forebay::resource::memory_resource::MemoryResource;
-use forebay::resource::{Error, Result};
 use forebay::units::{DeviceId, StreamHandle};
 
 pub const HOME: DeviceId = DeviceId(0);

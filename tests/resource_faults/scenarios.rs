@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use forebay::driver::{Access, HostFlags, Place, PoolAttribute, VirtualMemory};
+use forebay::pool::{Options, Pool};
 use forebay::resource::buffer::{Buffer, From, Owner, export_foreign, export_pointer};
 use forebay::resource::driver_pool::{self, DeviceOptions, ManagedOptions, PinnedOptions, Source};
+use forebay::resource::host::{Plain, PlainResource};
 use forebay::resource::memory_resource::Kind;
-use forebay::resource::own_pool::OwnPool;
-use forebay::resource::plain::{Plain, PlainResource};
+use forebay::resource::pool_resource::OwnPool;
 use forebay::resource::virtual_memory::{VirtualLocation, VirtualOptions, VirtualResource};
-use forebay::resource::{Options, Pool};
 use forebay::units::{Address, DeviceId};
 
 use crate::run::{BYTES, GRANULE, HOME, LEGACY, Resource, Run, small};

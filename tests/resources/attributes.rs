@@ -83,8 +83,9 @@ fn so_has_a_managed_pool() {
     // What a managed pool reports of its use is the driver's affair; each can be read.
     for number in 1..=8 {
         let mut value = 0;
-        let read =
-            unsafe { forebay::abi::resource::forebay_resource_get_attribute(resource.0, number, &raw mut value) };
+        let read = unsafe {
+            forebay::abi::resource::object::forebay_resource_get_attribute(resource.0, number, &raw mut value)
+        };
         outcome(read).unwrap();
     }
     all_can_be_set(&resource);
@@ -126,7 +127,7 @@ fn a_forebay_pool_answers_all_eight_and_takes_two() {
 
 #[test]
 fn unknown_numbers_are_refused() {
-    use forebay::abi::resource::{forebay_resource_get_attribute, forebay_resource_set_attribute};
+    use forebay::abi::resource::object::{forebay_resource_get_attribute, forebay_resource_set_attribute};
     let resource = Resource::of_pool(shared()).unwrap();
     let mut value = 7;
     for number in [0, 9, 100, u32::MAX] {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use forebay::abi::buffer::{ForebayReleaseFn, forebay_buffer_from_handle};
+use forebay::abi::resource::buffer::{ForebayReleaseFn, forebay_buffer_from_handle};
 
 use crate::kit::*;
 

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::kit::*;
-use forebay::abi::cupy::forebay_cupy_set_stream_getter;
-use forebay::abi::cupy_pool::*;
+use forebay::abi::cupy::allocator::forebay_cupy_set_stream_getter;
+use forebay::abi::cupy::pool::*;
 
 struct CupyPool(*mut ForebayCupyPool, *mut ForebayCupyPools);
 

@@ -1,6 +1,6 @@
 //! Descriptors that were damaged on the way: refused, or the memory that they named, and never anything else.
 
-use forebay::abi::ipc::forebay_buffer_from_ipc_descriptor;
+use forebay::abi::resource::ipc::forebay_buffer_from_ipc_descriptor;
 use forebay::units::DeviceId;
 
 use crate::kit::*;
@@ -73,7 +73,7 @@ fn of_a_pool() {
 fn of_plain_memory() {
     // Memory of this process's own, before and behind, that a wrong offset must not reach.
     shared();
-    let driver = std::sync::Arc::clone(forebay::resource::shared().unwrap().driver());
+    let driver = std::sync::Arc::clone(forebay::pool::shared().unwrap().driver());
     let around: Vec<_> = (0..4).map(|_| driver.allocate(DeviceId(0), 32 * MIB).unwrap()).collect();
     let other = Other::start();
     let exported = other.ask(&format!("export plain {} 1", 2 * MIB));

@@ -8,7 +8,7 @@ use dlpark::ffi::{
     DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion,
     DLTensor,
 };
-use forebay::abi::dlpack::*;
+use forebay::abi::resource::dlpack::*;
 
 use crate::buffers::every_kind;
 use crate::kit::*;

@@ -12,7 +12,7 @@ fn it_keeps_data_and_says_what_it_is() {
     keeps_data(&resource, MIB + 8);
     round_trip(&resource);
     let by_default = Resource::made(|out| unsafe {
-        forebay::abi::resource_create::forebay_host_resource_create(std::ptr::null(), out)
+        forebay::abi::resource::create::forebay_host_resource_create(std::ptr::null(), out)
     })
     .unwrap();
     round_trip(&by_default);

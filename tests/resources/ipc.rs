@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use forebay::abi::ipc::{forebay_ipc_export, forebay_ipc_export_foreign};
+use forebay::abi::resource::ipc::{forebay_ipc_export, forebay_ipc_export_foreign};
 use forebay::units::{Address, DeviceId};
 
 use crate::kit::*;
@@ -186,7 +186,7 @@ fn a_buffer_of_a_forebay_pool_goes_with_its_own_size() {
 #[test]
 fn plain_device_memory_goes_the_legacy_way() {
     shared();
-    let driver = std::sync::Arc::clone(forebay::resource::shared().unwrap().driver());
+    let driver = std::sync::Arc::clone(forebay::pool::shared().unwrap().driver());
     let (home, bytes) = (DeviceId(0), 4 * MIB);
     let at = driver.allocate(home, bytes).unwrap();
     let data = pattern(1, bytes);

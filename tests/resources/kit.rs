@@ -4,17 +4,17 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-pub use forebay::abi::buffer::ForebayBufferInfo;
-use forebay::abi::buffer::*;
-pub use forebay::abi::choices::*;
-use forebay::abi::handle::{ForebayBuffer, ForebayPool, ForebayResource};
-pub use forebay::abi::ipc::ForebayIpcDescriptor;
-use forebay::abi::ipc::*;
-use forebay::abi::pool::forebay_configure;
-use forebay::abi::resource::*;
-pub use forebay::abi::resource::{FOREBAY_INFO_VERSION, ForebayResourceInfo};
-use forebay::abi::resource_create::*;
-use forebay::abi::resource_options::*;
+pub use forebay::abi::core::enums::*;
+use forebay::abi::core::handle::{ForebayBuffer, ForebayPool, ForebayResource};
+use forebay::abi::pool::create::forebay_configure;
+pub use forebay::abi::resource::buffer::ForebayBufferInfo;
+use forebay::abi::resource::buffer::*;
+use forebay::abi::resource::create::*;
+pub use forebay::abi::resource::ipc::ForebayIpcDescriptor;
+use forebay::abi::resource::ipc::*;
+use forebay::abi::resource::object::*;
+pub use forebay::abi::resource::object::{FOREBAY_INFO_VERSION, ForebayResourceInfo};
+use forebay::abi::resource::options::*;
 
 pub use crate::common::*;
 

@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-use forebay::abi::buffer::*;
-use forebay::abi::dlpack::*;
-use forebay::abi::ipc::*;
-use forebay::abi::memory::forebay_malloc_ready;
-use forebay::abi::resource::*;
-use forebay::abi::resource_create::*;
-use forebay::abi::resource_options::*;
+use forebay::abi::pool::memory::forebay_malloc_ready;
+use forebay::abi::resource::buffer::*;
+use forebay::abi::resource::create::*;
+use forebay::abi::resource::dlpack::*;
+use forebay::abi::resource::ipc::*;
+use forebay::abi::resource::object::*;
+use forebay::abi::resource::options::*;
 
 use crate::kit::*;
 

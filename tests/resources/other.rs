@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use forebay::abi::ipc::forebay_ipc_export_foreign;
+use forebay::abi::resource::ipc::forebay_ipc_export_foreign;
 use forebay::units::DeviceId;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -242,7 +242,7 @@ impl Agent {
 /// Plain device memory, which stays until this process ends.
 fn export_plain(bytes: u64, seed: u64, reply: &Wire) {
     shared();
-    let driver = std::sync::Arc::clone(forebay::resource::shared().unwrap().driver());
+    let driver = std::sync::Arc::clone(forebay::pool::shared().unwrap().driver());
     let (at, data) = (driver.allocate(DeviceId(0), bytes).unwrap().0, pattern(seed, bytes));
     shared().copy(at as Block, data.as_ptr() as Block, bytes, LEGACY).unwrap();
     synchronize();

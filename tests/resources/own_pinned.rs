@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::abi::memory::forebay_malloc_ready;
+use forebay::abi::pool::memory::forebay_malloc_ready;
 use forebay::driver::Driver;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
-use forebay::resource::{Location, Options};
+use forebay::pool::{Location, Options};
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 use crate::kit::*;
@@ -154,10 +154,10 @@ fn threads_that_grow_at_once_near_the_limit_hold_nothing_back() {
 
 const HOME: DeviceId = DeviceId(0);
 
-fn held_back(limit: u64) -> (Arc<HostDriver>, Arc<forebay::resource::Pool>, StreamHandle) {
+fn held_back(limit: u64) -> (Arc<HostDriver>, Arc<forebay::pool::Pool>, StreamHandle) {
     let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..HostOptions::default() }).unwrap());
     let options = Options { location: Location::Host { numa_node: None }, limit, ..Options::default() };
-    let pool = forebay::resource::Pool::with_driver(driver.clone(), options).unwrap();
+    let pool = forebay::pool::Pool::with_driver(driver.clone(), options).unwrap();
     let stream = driver.stream_create(HOME).unwrap();
     (driver, pool, stream)
 }

@@ -80,7 +80,7 @@ fn forebays_own_pool_answers_when_asked_for() {
 
 #[test]
 fn forebays_own_current_pool_is_one_for_all() {
-    let current = |options: &mut forebay::abi::resource_options::ForebayPinnedResourceOptions| {
+    let current = |options: &mut forebay::abi::resource::options::ForebayPinnedResourceOptions| {
         (options.own_pool, options.source) = (1, ForebayPoolSource::Current as u32);
     };
     let Some(first) = had("Forebay's own pinned pool", Resource::pinned(current)) else { return };

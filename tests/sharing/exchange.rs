@@ -1,7 +1,7 @@
 //! Processes that end, and descriptors that must not stay.
 
-use forebay::resource::Error;
-use forebay::resource::sharing::{fetch, serve, withdraw};
+use forebay::error::Error;
+use forebay::resource::ipc::{fetch, serve, withdraw};
 
 use crate::common::in_child;
 use crate::memory::*;
@@ -109,7 +109,7 @@ fn nothing_stays_open_and_what_is_open_is_closed_on_exec() {
 fn a_child_of_fork_is_refused_and_the_service_goes_on() {
     in_child("exchange::a_child_of_fork_is_refused_and_the_service_goes_on", &[], || {
         use forebay::driver::{Driver, Place, Share};
-        use forebay::resource::sharing::{Imported, offer};
+        use forebay::resource::ipc::{Imported, offer};
         let driver = host_driver();
         let dynamic: std::sync::Arc<dyn Driver> = driver.clone();
         let buffer = Buffer::new(&driver, 2, 0, Place::Device(DEVICE), Share::Fd);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forebay::driver::host::Call;
 use forebay::driver::{Driver, Place, Share};
-use forebay::resource::Error;
-use forebay::resource::sharing::{
+use forebay::error::Error;
+use forebay::resource::ipc::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, fetch, offer, withdraw,
 };
 
@@ -153,7 +153,7 @@ fn a_close_that_fails_can_be_tried_again() {
 fn memory_of_another_size_than_described_is_refused() {
     struct Lying(Arc<Buffer>, u64);
     impl Exported for Lying {
-        fn pieces(&self) -> forebay::resource::Result<Pieces> {
+        fn pieces(&self) -> forebay::error::Result<Pieces> {
             let buffer = Arc::clone(&self.0);
             Pieces::lazy(0, self.1, Form::Fd, vec![self.1], move |_| {
                 let mut pieces = buffer.pieces()?;
@@ -180,10 +180,10 @@ fn memory_of_another_size_than_described_is_refused() {
     // A descriptor of something that is no memory of the driver's.
     struct File;
     impl Exported for File {
-        fn pieces(&self) -> forebay::resource::Result<Pieces> {
+        fn pieces(&self) -> forebay::error::Result<Pieces> {
             let file = std::fs::File::open("/dev/null").unwrap();
             let handle = Handle::Fd(file.into());
-            Pieces::new(0, GRANULE, vec![forebay::resource::sharing::Piece { bytes: GRANULE, handle }])
+            Pieces::new(0, GRANULE, vec![forebay::resource::ipc::Piece { bytes: GRANULE, handle }])
         }
     }
     let ticket = offer(Arc::new(File)).unwrap();

@@ -9,8 +9,8 @@ use forebay::driver::host::{HostDriver, HostOptions, Usage};
 use forebay::driver::{
     Access, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Share, Sharing, VirtualMemory,
 };
-use forebay::resource::Result;
-use forebay::resource::sharing::{Descriptor, Exported, Form, Handle, Location, Pieces, Ticket, fetch, offer};
+use forebay::error::Result;
+use forebay::resource::ipc::{Descriptor, Exported, Form, Handle, Location, Pieces, Ticket, fetch, offer};
 use forebay::units::{Address, DeviceId};
 
 pub const DEVICE: DeviceId = DeviceId(0);

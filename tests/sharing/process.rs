@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use forebay::resource::sharing::{DESCRIPTOR_BYTES, Descriptor};
+use forebay::resource::ipc::{DESCRIPTOR_BYTES, Descriptor};
 
 const ROLE: &str = "FOREBAY_TEST_ROLE";
 const DESCRIPTOR: &str = "FOREBAY_TEST_DESCRIPTOR";

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay::driver::{Driver, Place, Share};
-use forebay::resource::Error;
-use forebay::resource::sharing::{Descriptor, Imported, Route, fetch};
+use forebay::error::Error;
+use forebay::resource::ipc::{Descriptor, Imported, Route, fetch};
 use rustix::net::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -110,6 +110,21 @@ impl Drop for Scarce {
     }
 }
 
+/// Returns when the service waits for a connection: the kernel sets a descriptor aside for that, which nobody can count.
+fn wait_for_the_service() {
+    let accepts = format!("{} ", libc::SYS_accept4);
+    let says = |task: &std::path::Path, what| std::fs::read_to_string(task.join(what)).unwrap_or_default();
+    let waits = |task: std::path::PathBuf| {
+        says(&task, "comm").trim() == "forebay-ipc" && says(&task, "syscall").starts_with(&accepts)
+    };
+    let tasks = || std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let started = Instant::now();
+    while !tasks().any(waits) {
+        assert!(started.elapsed() < Duration::from_secs(60), "the service does not wait for anybody");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Role: in a user namespace where no user has a number, connects past the own check with the exporter's key.
 pub fn ask_without_a_number() {
     let descriptor = given_descriptor();
@@ -198,8 +213,9 @@ fn a_service_without_descriptors_left_answers_once_it_has_some() {
         let mut first = Other::start("connect and stay", Some(&descriptor));
         let mut second = Other::start("take all when told", Some(&descriptor));
         assert_eq!((first.hear(), second.hear()), ("ready".into(), "ready".into()));
+        // The kernel has set a descriptor for the next connection aside then.
+        wait_for_the_service();
         let scarce = Scarce::leave(0);
-        // The kernel set a descriptor for the next connection aside already.
         first.tell("now");
         assert_eq!(first.hear(), "connected");
         std::thread::sleep(Duration::from_millis(100));
@@ -252,6 +268,7 @@ fn an_exporter_with_few_descriptors_left_sends_fewer_at_once() {
         for room in [2, 3, 20, 63] {
             let mut other = Other::start("take all when told", Some(&descriptor));
             assert_eq!(other.hear(), "ready");
+            wait_for_the_service();
             let scarce = Scarce::leave(room);
             other.tell("now");
             assert_eq!(other.hear(), "100 pieces", "{room} descriptors left");

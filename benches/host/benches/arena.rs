@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay::pool::{Arena, ArenaOptions, Chunking, Source, Table};
+use forebay::arena::{Arena, ArenaOptions, Chunking, Source};
+use forebay::block::Table;
 
 const COUNT: u32 = 1000;
 const PAGE: u64 = 4096;
@@ -17,7 +18,7 @@ fn arena(pages: u64) -> Arena {
         max_chunk_pages: 0,
         movable: true,
     };
-    Arena::new(options, Arc::new(Table::new(&options)))
+    Arena::new(options, Arc::new(Table::new(&options.table_shape())))
 }
 
 fn main_bench(criterion: &mut Criterion) {

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use forebay::abi::handle::ForebayPool;
-use forebay::abi::memory::{forebay_free, forebay_malloc};
-use forebay::abi::pool::{ForebayOptions, forebay_options_init, forebay_pool_create, forebay_pool_destroy};
-use forebay::abi::status::ForebayStatus;
-use forebay::abi::streams::{forebay_stream_create, forebay_stream_destroy};
+use forebay::abi::core::handle::ForebayPool;
+use forebay::abi::core::status::ForebayStatus;
+use forebay::abi::pool::create::{ForebayOptions, forebay_options_init, forebay_pool_create, forebay_pool_destroy};
+use forebay::abi::pool::memory::{forebay_free, forebay_malloc};
+use forebay::abi::pool::streams::{forebay_stream_create, forebay_stream_destroy};
 
 const DEVICE: i32 = 0;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Buffer, closed};
 use crate::driver::Driver;
+use crate::error::{Error, Result};
 use crate::resource::memory_resource::device_of_stream;
-use crate::resource::{Error, Result};
 use crate::units::{DeviceId, StreamHandle};
 
 impl Buffer {

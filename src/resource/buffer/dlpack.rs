@@ -14,9 +14,10 @@ use dlpark::ffi::{
 use super::memory::{Hold, Memory};
 use super::{Buffer, Facts, Owner};
 use crate::driver::{Driver, process};
+use crate::error::{Error, Result};
+use crate::log;
+use crate::resource::ipc::Path;
 use crate::resource::memory_resource::Reach;
-use crate::resource::sharing::Path;
-use crate::resource::{Error, Result, log};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// The version that tensors go out with, and the major one that comes in.

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use super::memory::{Hold, Home};
 use super::{Buffer, Facts};
 use crate::driver::{Access, Driver, Physical, Place, PointerKind, Share};
+use crate::error::{Error, Result};
+use crate::pool::{Export, Pool};
 use crate::resource::driver_pool::from_registry;
-use crate::resource::memory_resource::{MemoryResource, Reach};
-use crate::resource::pool::{Export, Pool};
-use crate::resource::sharing::{
+use crate::resource::ipc::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
-use crate::resource::{Error, Result};
+use crate::resource::memory_resource::{MemoryResource, Reach};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 // ---- out ---------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::driver::{Driver, process};
-use crate::resource::Result;
+use crate::error::Result;
+use crate::resource::ipc::Imported;
 use crate::resource::memory_resource::{MemoryResource, device_of_stream};
-use crate::resource::sharing::Imported;
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// Told once, when the memory of a buffer that it lent is given back. Called without any lock held. An owner that no buffer

@@ -18,10 +18,10 @@ pub use memory::Owner;
 
 use self::memory::{Hold, Memory};
 use super::memory_resource::{MemoryResource, Reach, check_bytes};
-use super::sharing::{Descriptor, Path};
 use super::virtual_memory::VirtualOptions;
-use super::{Error, Result};
 use crate::driver::{Driver, PointerKind};
+use crate::error::{Error, Result};
+use crate::resource::ipc::{Descriptor, Path};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// Memory of a resource, of an owner elsewhere, or of nobody that this library knows. Any thread may call anything.

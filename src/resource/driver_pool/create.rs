@@ -8,11 +8,11 @@ use parking_lot::{Mutex, RwLock};
 use super::ipc::name;
 use super::{DriverPool, Shared, Standing};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
+use crate::error::{Error, Result};
+use crate::resource::host::{Plain, PlainResource};
 use crate::resource::memory_resource::{Kind, MemoryResource, check_device, device_or_current};
-use crate::resource::own_pool::OwnPool;
-use crate::resource::plain::{Plain, PlainResource};
 use crate::resource::pointers::Pointers;
-use crate::resource::{Error, Result};
+use crate::resource::pool_resource::OwnPool;
 use crate::units::DeviceId;
 
 /// Which pool.

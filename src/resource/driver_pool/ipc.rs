@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use super::{DriverPool, Shared, Standing};
 use crate::driver::{Blob, Driver, Place};
+use crate::error::{Error, Result};
+use crate::resource::ipc::Registry;
 use crate::resource::memory_resource::{Kind, device_or_current};
 use crate::resource::pointers::Pointers;
-use crate::resource::sharing::Registry;
-use crate::resource::{Error, Result};
 use crate::units::Address;
 
 /// Mapped pools of this process, by the uuid of the pool.

@@ -18,8 +18,8 @@ pub use ipc::{from_allocation_handle, from_registry, register};
 
 use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_bytes, check_device, device_of_stream};
 use super::pointers::Pointers;
-use super::{Error, Result};
 use crate::driver::{self, Access, Driver, ErrorKind, Place, PoolAttribute, PoolHandle};
+use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// A pool of the driver.

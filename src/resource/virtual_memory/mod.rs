@@ -18,8 +18,8 @@ use self::options::Checked;
 use self::region::Region;
 use super::memory_resource::{Info, Kind, MemoryResource, check_device, device_of_stream};
 use super::pointers::Pointers;
-use super::{Error, Result};
 use crate::driver::{Access, Driver, ErrorKind, Physical, Place, Share};
+use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// Every allocation has addresses and physical memory of its own. Giving one back waits for its stream.

@@ -1,8 +1,8 @@
 //! The ten options of a virtual memory resource (document 004), and what a device must have for each.
 
 use crate::driver::{Access, Driver, PhysicalOptions, Place, Share};
+use crate::error::{Error, Result};
 use crate::resource::memory_resource::check_device;
-use crate::resource::{Error, Result};
 use crate::units::{Address, DeviceId};
 
 /// How a [`VirtualResource`](super::VirtualResource) makes its memory. The defaults are document 004's.

@@ -1,0 +1,73 @@
+//! Structs that cross: each begins with its size and version, as its user was compiled, and ends in reserved words.
+
+use super::guard::Fault;
+use super::handle::output;
+use crate::error::Error;
+
+/// A struct that begins with `size` and `version`.
+///
+/// # Safety
+/// The first two fields are `u32`s, the size and the version.
+pub(crate) unsafe trait Versioned: Sized {
+    /// The layout that this library knows.
+    const VERSION: u32;
+    /// Its name in C, and of the function that fills it.
+    const NAMES: (&'static str, &'static str);
+
+    /// Whether what is reserved is zero.
+    fn is_clean(&self) -> bool;
+}
+
+fn check<T: Versioned>((size, version): (u32, u32)) -> Result<(), Fault> {
+    let expected = size_of::<T>() as u32;
+    if (size, version) == (expected, T::VERSION) {
+        return Ok(());
+    }
+    let (name, fill) = T::NAMES;
+    Err(Error::invalid(format_args!(
+        "{name} has size {size} and version {version}; this library takes size {expected} and version {}: {fill}",
+        T::VERSION
+    ))
+    .into())
+}
+
+/// The caller's options; `None` for NULL.
+///
+/// # Safety
+/// `options` is NULL or points to a readable struct of the size that it names.
+pub(crate) unsafe fn options<'a, T: Versioned>(options: *const T) -> Result<Option<&'a T>, Fault> {
+    if options.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the first two words are there in every version of the struct.
+    check::<T>(unsafe { *options.cast::<(u32, u32)>() })?;
+    // SAFETY: its size was just checked.
+    let options = unsafe { &*options };
+    if options.is_clean() {
+        return Ok(Some(options));
+    }
+    let (name, fill) = T::NAMES;
+    Err(Error::invalid(format_args!("reserved words of {name} are not zero: {fill}")).into())
+}
+
+/// Writes an answer into the caller's struct, whose size and version he has set.
+///
+/// # Safety
+/// `out` is NULL or points to a struct of the size that it names, which may be written.
+pub(crate) unsafe fn answer<T: Versioned>(out: *mut T, value: impl FnOnce() -> Result<T, Fault>) -> Result<(), Fault> {
+    // SAFETY: as the caller promises.
+    let place = unsafe { output(out, "out")? };
+    // SAFETY: the first two words are there in every version of the struct, and the caller has set them.
+    check::<T>(unsafe { *out.cast::<(u32, u32)>() })?;
+    place.write(value()?);
+    Ok(())
+}
+
+/// 0 or 1, as C has truth.
+pub(crate) fn flag(name: &str, value: u32) -> Result<bool, Fault> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Error::invalid(format_args!("{name} is {other}; it takes 0 or 1")).into()),
+    }
+}

@@ -1,0 +1,5 @@
+//! CuPy's hooks.
+
+pub mod allocator;
+pub mod hooks;
+pub mod pool;

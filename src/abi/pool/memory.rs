@@ -1,0 +1,289 @@
+//! Blocks.
+
+use std::ffi::c_void;
+
+use crate::abi::core::guard::{self, Fault};
+use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
+use crate::abi::core::status::ForebayStatus;
+use crate::block::block_grains;
+use crate::error::Error;
+use crate::units::GRAIN;
+
+/// Who asked for a block: how the figures tell users apart.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForebayFramework {
+    /// forebay_malloc.
+    C = 0,
+    /// The PyTorch hooks.
+    Torch = 1,
+    /// The CuPy hooks.
+    Cupy = 2,
+    /// Numba's memory manager.
+    Numba = 3,
+    /// cuda.core's memory resource.
+    CudaCore = 4,
+    /// RMM's memory resource.
+    Rmm = 5,
+}
+
+/// The tag of that number.
+pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
+    let last = ForebayFramework::Rmm as u32;
+    match u8::try_from(framework) {
+        Ok(tag) if framework <= last => Ok(tag),
+        _ => Err(Error::invalid(format_args!("{framework} is no forebay_framework; there are 0 to {last}")).into()),
+    }
+}
+
+/// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
+/// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
+/// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
+///
+/// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
+/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe { malloc_as(pool, ForebayFramework::C as u32, bytes, device, stream, out) }
+}
+
+/// # Safety
+/// As [`forebay_malloc`].
+#[inline(always)]
+unsafe fn malloc_as(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if malloc_quick(pool, framework, bytes, device, stream, out) {
+            return ForebayStatus::Ok;
+        }
+        malloc_guarded(pool, bytes, device, stream, out, framework)
+    }
+}
+
+/// The shortest way, which needs no guard. Returns whether it served the request; else nothing happened.
+///
+/// # Safety
+/// As [`forebay_malloc`].
+#[inline(always)]
+pub(crate) unsafe fn malloc_quick(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> bool {
+    // SAFETY: as the caller promises.
+    let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
+    // SAFETY: as the caller promises.
+    let Ok(out) = (unsafe { output(out, "out") }) else { return false };
+    let Ok(tag) = tag(framework) else { return false };
+    let Some(block) = pool.malloc_quick(bytes, device, handle(stream), tag) else { return false };
+    out.write(pointer(block));
+    true
+}
+
+/// Its first arguments are [`forebay_malloc`]'s in their order, so that they need not change their places.
+///
+/// # Safety
+/// As [`forebay_malloc`].
+#[inline(never)]
+unsafe extern "C" fn malloc_guarded(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+    framework: u32,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc(bytes, device, handle(stream), tag(framework)?)?));
+        Ok(())
+    })
+}
+
+/// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
+///
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
+///
+/// # Safety
+/// As `forebay_malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_for(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe { malloc_as(pool, framework, bytes, device, stream, out) }
+}
+
+/// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
+/// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
+/// memory while the device is behind. Otherwise as `forebay_malloc`.
+///
+/// # Safety
+/// As `forebay_malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_ready(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc_ready(bytes, device, handle(stream), ForebayFramework::C as u8)?));
+        Ok(())
+    })
+}
+
+/// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
+/// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
+/// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
+/// be alive in this call. NULL `ptr` is fine. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if free_quick(pool, ptr, stream) {
+            return ForebayStatus::Ok;
+        }
+        free_guarded(pool, ptr, stream)
+    }
+}
+
+/// As [`malloc_quick`].
+///
+/// # Safety
+/// As [`forebay_free`].
+#[inline(always)]
+pub(crate) unsafe fn free_quick(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> bool {
+    // SAFETY: as the caller promises.
+    let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
+    pool.free_quick(address(ptr), handle(stream))
+}
+
+/// # Safety
+/// As [`forebay_free`].
+#[inline(never)]
+unsafe extern "C" fn free_guarded(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free(address(ptr), handle(stream))?)
+    })
+}
+
+/// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
+/// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
+/// `ptr` is fine. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_free_behind_everything(pool: *mut ForebayPool, ptr: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free_behind_everything(address(ptr))?)
+    })
+}
+
+/// Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
+/// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_record_use(
+    pool: *mut ForebayPool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.record_use(address(ptr), handle(stream))?)
+    })
+}
+
+/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
+/// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_block_size(
+    pool: *mut ForebayPool,
+    ptr: *const c_void,
+    out: *mut u64,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pool.block_size(address(ptr))?);
+        Ok(())
+    })
+}
+
+/// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_block_size_for(bytes: u64) -> u64 {
+    block_grains(bytes).saturating_mul(GRAIN)
+}
+
+/// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
+/// block. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_base_address(
+    pool: *mut ForebayPool,
+    ptr: *const c_void,
+    base: *mut *mut c_void,
+    bytes: *mut u64,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        // SAFETY: as the caller promises.
+        let (base, bytes) = unsafe { (output(base, "base")?, output(bytes, "bytes")?) };
+        let (start, size) = pool.block_around(address(ptr))?;
+        base.write(pointer(start));
+        bytes.write(size);
+        Ok(())
+    })
+}

@@ -1,0 +1,56 @@
+//! Blocks without a driver call and without a wait: for callers that hold a lock which others need meanwhile.
+
+use std::ffi::c_void;
+
+use super::memory::{free_quick, malloc_quick, tag};
+use crate::abi::core::guard;
+use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
+
+/// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
+/// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+///
+/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
+///
+/// # Safety
+/// As `forebay_malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_at_once(
+    pool: *mut ForebayPool,
+    framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> u32 {
+    // SAFETY: as the caller promises.
+    if unsafe { malloc_quick(pool, framework, bytes, device, stream, out) } {
+        return 1;
+    }
+    let done = guard::result(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        let block = pool.malloc_hit(bytes, device, handle(stream), tag(framework)?);
+        Ok(block.map(|block| out.write(pointer(block))).is_some())
+    });
+    done.unwrap_or(false).into()
+}
+
+/// `forebay_free` under the same condition. Any thread.
+///
+/// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
+///
+/// # Safety
+/// As `forebay_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_free_at_once(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> u32 {
+    // SAFETY: as the caller promises.
+    if unsafe { free_quick(pool, ptr, stream) } {
+        return 1;
+    }
+    let done = guard::result(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free_hit(address(ptr), handle(stream)))
+    });
+    done.unwrap_or(false).into()
+}

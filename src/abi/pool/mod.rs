@@ -1,0 +1,10 @@
+//! The pool: its life, its blocks, streams, limits and figures.
+
+pub mod create;
+pub mod limits;
+pub mod memory;
+pub mod memory_at_once;
+pub mod private;
+pub mod snapshot;
+pub mod stats;
+pub mod streams;

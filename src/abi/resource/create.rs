@@ -1,0 +1,164 @@
+//! Making memory resources. They use the driver of the shared pool; `forebay_configure` chooses it.
+
+use std::sync::Arc;
+
+use super::options::{
+    ForebayDeviceResourceOptions, ForebayHostResourceOptions, ForebayManagedResourceOptions,
+    ForebayPinnedResourceOptions, ForebayVirtualResourceOptions, named,
+};
+use crate::abi::core::guard::{self, Fault};
+use crate::abi::core::handle::{ForebayPool, ForebayResource, output};
+use crate::abi::core::log::shared;
+use crate::abi::core::status::ForebayStatus;
+use crate::abi::core::versioned::options as read;
+use crate::abi::pool::memory::ForebayFramework;
+use crate::driver::{Driver, HostFlags};
+use crate::resource::driver_pool::{self, DeviceOptions, ManagedOptions, PinnedOptions};
+use crate::resource::host::{Plain, PlainResource};
+use crate::resource::memory_resource::device_or_current;
+use crate::resource::pool_resource::OwnPool;
+use crate::resource::virtual_memory::{VirtualOptions, VirtualResource};
+
+pub(crate) fn driver() -> Result<Arc<dyn Driver>, Fault> {
+    Ok(Arc::clone(shared()?.driver()))
+}
+
+/// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
+/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
+/// it with `forebay_resource_destroy`. Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
+///
+/// # Safety
+/// `options` is NULL or filled by `forebay_device_resource_options_init`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_device_resource_create(
+    device: i32,
+    options: *const ForebayDeviceResourceOptions,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
+        let options = options.map_or(Ok(DeviceOptions::default()), ForebayDeviceResourceOptions::translate)?;
+        out.write(ForebayResource::into_raw(driver_pool::device(driver()?, device, options)?));
+        Ok(())
+    })
+}
+
+/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
+/// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
+/// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
+/// it with `forebay_resource_destroy`. Any thread.
+///
+/// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
+/// Forebay's own pool is ready at once.
+///
+/// # Safety
+/// `options` is NULL or filled by `forebay_pinned_resource_options_init`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_pinned_resource_create(
+    options: *const ForebayPinnedResourceOptions,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
+        let options = options.map_or(Ok(PinnedOptions::default()), ForebayPinnedResourceOptions::translate)?;
+        out.write(ForebayResource::into_raw(driver_pool::pinned(driver()?, options)?));
+        Ok(())
+    })
+}
+
+/// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
+/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
+/// the object and frees it with `forebay_resource_destroy`. Any thread.
+///
+/// # Safety
+/// `options` is NULL or filled by `forebay_managed_resource_options_init`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_managed_resource_create(
+    options: *const ForebayManagedResourceOptions,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
+        let driver = driver()?;
+        let nearest =
+            |device: Option<i32>| Ok(driver.capabilities(device_or_current(driver.as_ref(), device)?)?.numa_node);
+        let options = options.map_or(Ok(ManagedOptions::default()), |options| options.translate(nearest))?;
+        out.write(ForebayResource::into_raw(driver_pool::managed(driver, options)?));
+        Ok(())
+    })
+}
+
+/// Virtual memory as a resource: each buffer has addresses of its own and can grow. NULL options: the defaults of
+/// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
+/// owns the object and frees it with `forebay_resource_destroy`. Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
+///
+/// # Safety
+/// `options` is NULL or filled by `forebay_virtual_resource_options_init`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_virtual_resource_create(
+    device: i32,
+    options: *const ForebayVirtualResourceOptions,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
+        let options = match options {
+            None => VirtualOptions::default(),
+            // SAFETY: as the caller promises.
+            Some(options) => unsafe { options.translate()? },
+        };
+        out.write(ForebayResource::into_raw(Arc::new(VirtualResource::new(driver()?, device, &options)?)));
+        Ok(())
+    })
+}
+
+/// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
+/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
+/// with `forebay_resource_destroy`. Any thread.
+///
+/// # Safety
+/// `options` is NULL or filled by `forebay_host_resource_options_init`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_host_resource_create(
+    options: *const ForebayHostResourceOptions,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (out, options) = unsafe { (output(out, "out")?, read(options)?) };
+        let (device, flags) = match options {
+            None => (None, HostFlags { portable: true, mapped: true, write_combined: false }),
+            Some(options) => (named(options.device), options.translate()?),
+        };
+        out.write(ForebayResource::into_raw(Arc::new(PlainResource::new(driver()?, device, Plain::Host(flags))?)));
+        Ok(())
+    })
+}
+
+/// One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
+/// at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
+///
+/// # Safety
+/// `pool` is NULL or a live pool object; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_pool_resource(
+    pool: *mut ForebayPool,
+    device: i32,
+    out: *mut *mut ForebayResource,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::share(pool)?, output(out, "out")?) };
+        let resource = OwnPool::new(pool, device, ForebayFramework::C as u8)?;
+        out.write(ForebayResource::into_raw(Arc::new(resource)));
+        Ok(())
+    })
+}

@@ -1,0 +1,9 @@
+//! Memory resources, buffers, and what passes between processes.
+
+pub mod buffer;
+pub mod create;
+pub mod dlpack;
+pub mod host;
+pub mod ipc;
+pub mod object;
+pub mod options;

@@ -1,0 +1,199 @@
+//! PyTorch's hooks, for `torch.cuda.memory.CUDAPluggableAllocator` and the setters of its C++ object
+//! (torch/csrc/cuda/CUDAPluggableAllocator.h). All of them use the shared pool.
+//!
+//! PyTorch does not check the pointer it gets, so a failed allocation leaves as a C++ exception:
+//! `c10::OutOfMemoryError`, which Python sees as `torch.OutOfMemoryError`, with the pool's report.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::core::cxx::{self, StreamFilter};
+use crate::abi::core::guard::{self, Fault};
+use crate::abi::core::handle::{address, pointer, stream as handle};
+use crate::abi::core::log::shared;
+use crate::abi::pool::memory::ForebayFramework;
+use crate::error::Error;
+use crate::pool::existing;
+
+/// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
+///
+/// A failure is thrown: `c10::OutOfMemoryError` for want of memory where PyTorch's libraries are loaded, else
+/// `std::runtime_error`; NULL only in a program without libstdc++, or with one that it keeps to itself.
+///
+/// # Safety
+/// Called as PyTorch does; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    if let (Some(pool), Ok(bytes)) = (existing(), u64::try_from(size))
+        && let Some(at) = pool.malloc_quick(bytes, device, handle(stream), ForebayFramework::Torch as u8)
+    {
+        return pointer(at);
+    }
+    let result = guard::result(|| {
+        let bytes = u64::try_from(size)
+            .map_err(|_| Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()))?;
+        Ok(shared()?.malloc(bytes, device, handle(stream), ForebayFramework::Torch as u8)?)
+    });
+    match result {
+        Ok(address) => pointer(address),
+        Err(fault) => {
+            let exception = cxx::prepare(fault);
+            // Nothing that would need dropping is left in this frame.
+            cxx::throw(exception);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Frees a block in the order of `stream`. The size is not trusted; a pointer that is no live block's is refused and
+/// changes nothing. Never throws: PyTorch frees in destructors, also while the process ends. Any thread.
+///
+/// # Safety
+/// Called as PyTorch does; `stream` names a living stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_free(
+    ptr: *mut c_void,
+    _size: isize,
+    _device: c_int,
+    stream: *mut c_void,
+) {
+    if existing().is_some_and(|pool| pool.free_quick(address(ptr), handle(stream))) {
+        return;
+    }
+    let free = || match existing() {
+        Some(pool) => Ok(pool.free(address(ptr), handle(stream))?),
+        None => Ok(()),
+    };
+    let (at, stream) = (address(ptr), handle(stream));
+    guard::unanswered(free, |why| tracing::warn!(hook = "forebay_torch_free", address = %at, %stream, "{why}"));
+}
+
+/// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.
+///
+/// # Safety
+/// Called as PyTorch does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_init(_device_count: c_int) {
+    throwing(|| shared().map(drop));
+}
+
+/// For `set_reset_fn`, PyTorch's `empty_cache`: gives all free memory back to the driver. Any thread.
+///
+/// # Safety
+/// Called as PyTorch does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_reset() {
+    let _ = guard::status(|| {
+        if let Some(pool) = existing() {
+            pool.trim_all();
+        }
+        Ok(())
+    });
+}
+
+/// For `set_memory_fraction_fn`: limits the pool to a share of the device's memory. Throws `std::runtime_error` for a
+/// fraction or device out of range.
+///
+/// # Safety
+/// Called as PyTorch does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_memory_fraction(fraction: f64, device: c_int) {
+    throwing(|| Ok(shared()?.set_fraction(device, fraction)?));
+}
+
+/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error` for
+/// a pointer into no live block.
+///
+/// # Safety
+/// Called as PyTorch does; `size` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_base_alloc(ptr: *mut c_void, size: *mut usize) -> *mut c_void {
+    let found = throwing(|| Ok(shared()?.block_around(address(ptr))?));
+    let Some((base, bytes)) = found else { return std::ptr::null_mut() };
+    if !size.is_null() {
+        // SAFETY: not NULL, and writable as the caller promises.
+        unsafe { size.write(bytes as usize) };
+    }
+    pointer(base)
+}
+
+/// For `set_record_stream_fn`: the block is also used on `stream`, and is reused only after the work that `stream` has
+/// when the block is freed. A pointer that is no live block's is ignored, as PyTorch's own allocator does. Any thread.
+///
+/// # Safety
+/// Called as PyTorch does; `stream` lives until the block is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
+    let record = || match existing() {
+        Some(pool) if !ptr.is_null() => Ok(pool.record_use(address(ptr), handle(stream))?),
+        _ => Ok(()),
+    };
+    let (at, stream) = (address(ptr), handle(stream));
+    guard::unanswered(
+        record,
+        |why| tracing::debug!(hook = "forebay_torch_record_stream", address = %at, %stream, "{why}"),
+    );
+}
+
+/// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
+/// `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every stream.
+/// Throws `std::runtime_error`.
+///
+/// # Safety
+/// Called as PyTorch does; what `filter` refers to lives until the matching end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_begin_allocate_to_pool(
+    device: c_int,
+    id_first: u64,
+    id_second: u64,
+    filter: *mut c_void,
+) {
+    throwing(|| {
+        // SAFETY: as the caller promises.
+        let filter = unsafe { StreamFilter::copy(filter) };
+        Ok(shared()?.private_begin(
+            device,
+            pool_id(id_first, id_second),
+            Box::new(move |stream| filter.accepts(stream)),
+        )?)
+    });
+}
+
+/// For `set_end_allocate_to_pool_fn`. Throws `std::runtime_error` if none is under way.
+///
+/// # Safety
+/// Called as PyTorch does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_end_allocate_to_pool(device: c_int, id_first: u64, id_second: u64) {
+    throwing(|| Ok(shared()?.private_end(device, pool_id(id_first, id_second))?));
+}
+
+/// For `set_release_pool`: the graph is gone, and its memory goes back to everybody. Never throws: PyTorch calls it
+/// in destructors.
+///
+/// # Safety
+/// Called as PyTorch does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forebay_torch_release_pool(device: c_int, id_first: u64, id_second: u64) {
+    let release = || match existing() {
+        Some(pool) => Ok(pool.private_release(device, pool_id(id_first, id_second))?),
+        None => Ok(()),
+    };
+    // Nothing is lost: PyTorch also ends pools that nothing was ever allocated from.
+    guard::unanswered(release, |why| tracing::debug!(hook = "forebay_torch_release_pool", device, "{why}"));
+}
+
+pub(crate) fn pool_id(first: u64, second: u64) -> u128 {
+    u128::from(first) << 64 | u128::from(second)
+}
+
+/// Runs `work`; what goes wrong is thrown, or given as `None` where it cannot be.
+fn throwing<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
+    match guard::result(work) {
+        Ok(value) => Some(value),
+        Err(fault) => {
+            let exception = cxx::prepare(fault);
+            cxx::throw(exception);
+            None
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What Forebay's own allocator class for PyTorch asks about blocks, so that it keeps no list of its own. All of it is about
+//! the shared pool and the blocks that PyTorch has of it.
+
+use std::ffi::c_void;
+
+use crate::abi::core::guard::{self, Fault};
+use crate::abi::core::handle::{address, output, pointer, stream as handle};
+use crate::abi::core::status::ForebayStatus;
+use crate::abi::pool::memory::ForebayFramework;
+use crate::error::Error;
+use crate::pool::{Account, Pool, existing};
+use crate::units::{Address, StreamHandle};
+
+/// A block that PyTorch has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ForebayTorchBlock {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// How many bytes were asked for.
+    pub requested: u64,
+    /// The stream of its allocation; NULL in what `forebay_torch_free_while` answers, which does not look for it.
+    pub stream: *mut c_void,
+    /// The device it is on.
+    pub device: i32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl ForebayTorchBlock {
+    #[inline]
+    fn new(account: Account, stream: StreamHandle) -> Self {
+        let Account { device, bytes, requested } = account;
+        Self { bytes, requested, stream: pointer(Address(stream.0)), device, reserved: 0 }
+    }
+}
+
+/// The live block that starts at `ptr`. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE unless one starts there that PyTorch has.
+///
+/// # Safety
+/// `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_torch_block_at(ptr: *const c_void, out: *mut ForebayTorchBlock) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let out = unsafe { output(out, "out")? };
+        let (account, stream) = pool(ptr)?.account(address(ptr), ForebayFramework::Torch as u8)?;
+        out.write(ForebayTorchBlock::new(account, stream));
+        Ok(())
+    })
+}
+
+/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream `current` has
+/// now: the one that is current where a program frees it, and may have used it. A block of a private pool stays in the order
+/// of its own stream, and a `current` that is being captured is not asked. `out` learns what the block was. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr` that PyTorch has.
+///
+/// # Safety
+/// The stream of the allocation is alive, and so is `current`; `out` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_torch_free_while(
+    ptr: *mut c_void,
+    has_current: u32,
+    current: *mut c_void,
+    out: *mut ForebayTorchBlock,
+) -> ForebayStatus {
+    let tag = ForebayFramework::Torch as u8;
+    // SAFETY: as the caller promises.
+    if let (true, Some(pool), Ok(out)) = (has_current != 0, existing(), unsafe { output(out, "out") })
+        && let Some(account) = pool.free_while_quick(address(ptr), handle(current), tag)
+    {
+        out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
+        return ForebayStatus::Ok;
+    }
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let out = unsafe { output(out, "out")? };
+        let current = (has_current != 0).then(|| handle(current));
+        let account = pool(ptr)?.free_while(address(ptr), current, tag)?;
+        out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
+        Ok(())
+    })
+}
+
+fn pool(ptr: *const c_void) -> Result<&'static Pool, Fault> {
+    let nothing = || Error::BadFree(format!("{} is not live: nothing was allocated yet", address(ptr)).into());
+    Ok(&**existing().ok_or_else(nothing)?)
+}

@@ -1,0 +1,5 @@
+//! PyTorch's hooks.
+
+pub mod allocator;
+pub mod blocks;
+pub mod pools;

@@ -1,0 +1,447 @@
+//! The arena: blocks in address order, indexed by owner, length and kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::chunk::{Chunks, RETIRING};
+use super::free_set::FreeSet;
+use super::page_index::PageIndex;
+use super::slab::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
+use crate::block::{Table, TableShape};
+
+/// Shape and policy of an arena. Lengths in grains and pages.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Grains per page.
+    pub page_grains: u64,
+    /// Pages of address space.
+    pub pages: u64,
+    /// The first so many pages are the zone of small requests.
+    pub small_pages: u64,
+    /// Requests up to this many grains are small.
+    pub small_grains: u64,
+    /// The largest chunk in pages, a power of two; 0: follow the pool's size.
+    pub max_chunk_pages: u64,
+    /// Whether chunks can be moved. Plain segments cannot, and blocks never span two of them.
+    pub movable: bool,
+}
+
+impl ArenaOptions {
+    /// Of the table for such an arena.
+    #[must_use]
+    pub fn table_shape(&self) -> TableShape {
+        let grains = |pages| pages * self.page_grains;
+        TableShape { grains: grains(self.pages), small_zone: grains(self.small_pages), small_grains: self.small_grains }
+    }
+}
+
+/// The old place of a chunk that moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// For [`Arena::unmapped`].
+    pub block: BlockId,
+    /// First page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// Every use is over already: no fence is needed before unmapping.
+    pub idle: bool,
+}
+
+/// Free blocks of one owner.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerState {
+    pub alive: bool,
+    /// A private pool's: its memory is never stolen, lent or given back.
+    pub private: bool,
+    pub sets: [FreeSet; 2],
+    pub free: u64,
+    /// What was freed before this epoch joins nothing that was freed later (`seal.rs`); 0: all may.
+    pub sealed: u64,
+}
+
+/// One device's addresses and the memory mapped into them.
+#[derive(Debug)]
+pub struct Arena {
+    pub(crate) options: ArenaOptions,
+    pub(crate) table: Arc<Table>,
+    pub(crate) slab: Slab,
+    pub(crate) chunks: Chunks,
+    pub(crate) owners: Vec<OwnerState>,
+    vacant_owners: Vec<Owner>,
+    /// Of each zone, in address order.
+    pub(crate) holes: [BTreeMap<u64, BlockId>; 2],
+    /// Free blocks of at least a page.
+    pub(crate) big: PageIndex,
+    pub(crate) live: u64,
+    /// A page has two to the power of this grains.
+    pub(crate) page_bits: u32,
+    /// Where the zone of large requests begins.
+    boundary: u64,
+}
+
+impl Arena {
+    /// An arena with nothing mapped. `table` is one for these options.
+    #[must_use]
+    pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
+        debug_assert!(options.page_grains.is_power_of_two());
+        let mut arena = Self {
+            options,
+            table,
+            slab: Slab::default(),
+            chunks: Chunks::new(options.small_pages),
+            owners: Vec::new(),
+            vacant_owners: Vec::new(),
+            holes: [BTreeMap::new(), BTreeMap::new()],
+            big: PageIndex::new(options.pages),
+            live: 0,
+            page_bits: options.page_grains.ilog2(),
+            boundary: options.small_pages * options.page_grains,
+        };
+        let idle = arena.owner_add(false);
+        debug_assert_eq!(idle, IDLE);
+        let boundary = arena.boundary;
+        let small = arena.add_hole(0, boundary, NONE);
+        if options.pages > options.small_pages {
+            let large = arena.add_hole(boundary, options.pages * options.page_grains - boundary, small);
+            if small != NONE {
+                arena.slab[small].next = large;
+            }
+        }
+        arena
+    }
+
+    /// An arena that has no addresses: every request fails, every pointer is foreign.
+    #[must_use]
+    pub fn closed() -> Self {
+        let options = ArenaOptions {
+            page_grains: 1,
+            pages: 0,
+            small_pages: 0,
+            small_grains: 0,
+            max_chunk_pages: 0,
+            movable: true,
+        };
+        Self::new(options, Arc::new(Table::new(&options.table_shape())))
+    }
+
+    fn add_hole(&mut self, start: u64, len: u64, prev: BlockId) -> BlockId {
+        if len == 0 {
+            return NONE;
+        }
+        let block = Block {
+            start,
+            len,
+            prev,
+            next: NONE,
+            kind: Kind::Hole,
+            owner: IDLE,
+            epoch: 0,
+            list: 0,
+            link_prev: NONE,
+            link_next: NONE,
+        };
+        let id = self.slab.add(block);
+        self.attach(id);
+        id
+    }
+
+    // ---- owners --------------------------------------------------------------------------------------
+
+    /// A new owner; `private` memory is used by its owner alone until [`Arena::promote`] ends that.
+    pub fn owner_add(&mut self, private: bool) -> Owner {
+        let state = OwnerState { alive: true, private, ..OwnerState::default() };
+        if let Some(id) = self.vacant_owners.pop() {
+            self.owners[id as usize] = state;
+            return id;
+        }
+        self.owners.push(state);
+        (self.owners.len() - 1) as Owner
+    }
+
+    /// Forgets an owner. pre: it has no free memory.
+    pub fn owner_remove(&mut self, owner: Owner) {
+        debug_assert_eq!(self.owners[owner as usize].free, 0);
+        self.owners[owner as usize].alive = false;
+        self.vacant_owners.push(owner);
+    }
+
+    /// Free grains in this owner's order.
+    #[must_use]
+    pub fn owner_free(&self, owner: Owner) -> u64 {
+        self.owners[owner as usize].free
+    }
+
+    // ---- giving out and taking back ------------------------------------------------------------------
+
+    /// Gives out `grains` from the free memory of `owner` or of nobody: the offset, in grains.
+    pub fn take(&mut self, owner: Owner, grains: u64) -> Option<u64> {
+        let id = match self.best_fit(owner, grains) {
+            Some(id) => id,
+            None => self.claim_nobodys(owner, grains)?,
+        };
+        Some(self.give_out(id, grains))
+    }
+
+    /// The same wherever any is: in the zone of the others too, and however long it takes to find. For when the request fails otherwise.
+    pub fn take_anywhere(&mut self, owner: Owner, grains: u64) -> Option<u64> {
+        let zone = self.zone_for(grains);
+        let other = self.least_in(1 - zone, grains);
+        let (id, grains) = [(zone, grains), (1 - zone, other)]
+            .into_iter()
+            .find_map(|(zone, grains)| Some((self.tightest(owner, zone, grains)?, grains)))?;
+        Some(self.give_out(id, grains))
+    }
+
+    /// How many grains are given out for a request of so many in a zone: the table has no cells for small blocks among large ones, so there
+    /// they are longer than their headers say.
+    pub(crate) fn least_in(&self, zone: usize, grains: u64) -> u64 {
+        if zone == 1 { grains.max(self.options.small_grains + 1) } else { grains }
+    }
+
+    /// The shortest free block of a zone that has `grains`, of the owner's and nobody's.
+    fn tightest(&self, owner: Owner, zone: usize, grains: u64) -> Option<BlockId> {
+        let free =
+            [owner, IDLE].into_iter().flat_map(|of| self.owners[of as usize].sets[zone].at_least(&self.slab, grains));
+        free.filter(|&id| self.slab[id].len >= grains).min_by_key(|&id| self.slab[id].len)
+    }
+
+    /// The first `grains` of a free block that has them.
+    fn give_out(&mut self, id: BlockId, grains: u64) -> u64 {
+        let block = &self.slab[id];
+        let start = block.start;
+        let taken = if block.len > grains {
+            self.cut_front(id, grains)
+        } else {
+            self.detach_free(id);
+            id
+        };
+        self.make_live(taken);
+        start
+    }
+
+    /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
+    pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
+        let id = self.known_live(start, self.table.clear(start));
+        debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
+        let block = &mut self.slab[id];
+        self.live -= block.len;
+        (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
+        self.attach_merged(id);
+    }
+
+    pub(crate) fn make_live(&mut self, id: BlockId) {
+        let block = &mut self.slab[id];
+        block.kind = Kind::Live;
+        self.table.set_block(block.start, block.len, id);
+        self.live += block.len;
+    }
+
+    /// The live block that starts there. pre: there is one.
+    pub(crate) fn live_at(&self, start: u64) -> BlockId {
+        self.known_live(start, self.table.block(start))
+    }
+
+    /// The same, where the table names `id`.
+    fn known_live(&self, start: u64, id: BlockId) -> BlockId {
+        let starts_here = |id: BlockId| {
+            self.slab.get(id).is_some_and(|block| (block.start, block.kind) == (start, Kind::Live) && block.len > 0)
+        };
+        if starts_here(id) {
+            return id;
+        }
+        // Its header was not written: it comes back before it was handed out.
+        self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
+    }
+
+    /// Of the owner's memory and nobody's; of nobody's for small requests only what the owner has claimed.
+    pub(crate) fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
+        let zone = self.zone_for(grains);
+        let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);
+        if owner == IDLE || zone == 0 {
+            return own;
+        }
+        let idle = self.owners[IDLE as usize].sets[zone].best_fit(&self.slab, grains);
+        match (own, idle) {
+            (Some(a), Some(b)) if self.slab[b].len < self.slab[a].len => Some(b),
+            (Some(a), _) => Some(a),
+            (None, found) => found,
+        }
+    }
+
+    // ---- moving and unmapping ------------------------------------------------------------------------
+
+    /// The old place of a moved chunk has been unmapped.
+    pub fn unmapped(&mut self, retired: Retired) {
+        self.chunks.set(retired.page, retired.pages, super::chunk::UNMAPPED);
+        self.slab[retired.block].kind = Kind::Hole;
+        self.attach_merged(retired.block);
+    }
+
+    // ---- figures -------------------------------------------------------------------------------------
+
+    /// Pages of all chunks.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u64 {
+        self.chunks.mapped
+    }
+
+    /// Grains given out, front caches included.
+    #[must_use]
+    pub fn live_grains(&self) -> u64 {
+        self.live
+    }
+
+    /// Grains held by private pools' free blocks.
+    #[must_use]
+    pub fn private_free(&self) -> u64 {
+        self.owners.iter().filter(|owner| owner.alive && owner.private).map(|owner| owner.free).sum()
+    }
+
+    /// The longest free block, in grains.
+    #[must_use]
+    pub fn largest_free(&self) -> u64 {
+        let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
+        sets.map(|set| set.longest(&self.slab)).max().unwrap_or(0)
+    }
+
+    /// How many free blocks there are.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
+        sets.map(|set| set.len() as u64).sum()
+    }
+
+    /// The live block that contains `grain`: its start and length. Slow: looks back over the block's length.
+    #[must_use]
+    pub fn containing(&self, grain: u64) -> Option<(u64, u64)> {
+        let page_grains = self.options.page_grains;
+        let mut at = grain;
+        loop {
+            if self.chunks.at(at / page_grains) >= RETIRING {
+                return None;
+            }
+            // A stale index may name any block; it counts only if that is live and here.
+            let here = |block: &&Block| block.kind == Kind::Live && block.start <= at && at < block.end();
+            if let Some(block) = self.table.blocks(at).into_iter().filter_map(|id| self.slab.get(id)).find(here) {
+                return (grain < block.end()).then_some((block.start, block.len));
+            }
+            at = self.table.window(at).checked_sub(1)?;
+        }
+    }
+
+    // ---- the indices ---------------------------------------------------------------------------------
+
+    pub(crate) fn zone_for(&self, grains: u64) -> usize {
+        usize::from(grains > self.options.small_grains)
+    }
+
+    pub(crate) fn zone_at(&self, start: u64) -> usize {
+        usize::from(start >= self.boundary)
+    }
+
+    /// Puts a block into the index that its kind and owner say.
+    pub(crate) fn attach(&mut self, id: BlockId) {
+        let Block { start, kind, .. } = self.slab[id];
+        match kind {
+            Kind::Free => self.attach_free(id),
+            Kind::Hole => {
+                self.holes[self.zone_at(start)].insert(start, id);
+            }
+            Kind::Live | Kind::Retiring => {}
+        }
+    }
+
+    pub(crate) fn detach(&mut self, id: BlockId) {
+        let Block { start, kind, .. } = self.slab[id];
+        match kind {
+            Kind::Free => self.detach_free(id),
+            Kind::Hole => {
+                self.holes[self.zone_at(start)].remove(&start);
+            }
+            Kind::Live | Kind::Retiring => {}
+        }
+    }
+
+    /// Cuts a detached block at `at`; the right part is its `next`, detached too.
+    pub(crate) fn cut(&mut self, id: BlockId, at: u64) {
+        let block = self.slab[id];
+        debug_assert!(block.start < at && at < block.end());
+        let right = Block { start: at, len: block.end() - at, prev: id, ..block };
+        let right = self.slab.add(right);
+        if block.next != NONE {
+            self.slab[block.next].prev = right;
+        }
+        self.slab[id].next = right;
+        self.slab[id].len = at - block.start;
+    }
+
+    /// Takes `start..end` out of a block: the returned block is detached, what is left on either side is attached.
+    pub(crate) fn carve(&mut self, id: BlockId, start: u64, end: u64) -> BlockId {
+        self.detach(id);
+        let mut middle = id;
+        if self.slab[id].start < start {
+            self.cut(id, start);
+            middle = self.slab[id].next;
+            self.attach(id);
+        }
+        if end < self.slab[middle].end() {
+            self.cut(middle, end);
+            let right = self.slab[middle].next;
+            self.attach(right);
+        }
+        middle
+    }
+
+    /// Joins a detached block with its neighbours where they can be one, and attaches it.
+    pub(crate) fn attach_merged(&mut self, id: BlockId) {
+        let Block { prev, next, kind, .. } = self.slab[id];
+        let sides = (self.can_join(prev, id), self.can_join(id, next));
+        if kind == Kind::Free {
+            return self.merge_free(id, sides);
+        }
+        let mut id = id;
+        if sides.0 {
+            self.detach(prev);
+            self.swallow_next(prev);
+            id = prev;
+        }
+        if sides.1 {
+            self.detach(next);
+            self.swallow_next(id);
+        }
+        self.attach(id);
+    }
+
+    /// Whether two neighbours could be one block. [`NONE`] joins nobody who is free or a hole.
+    #[inline]
+    pub(crate) fn can_join(&self, left: BlockId, right: BlockId) -> bool {
+        let (left, right) = (&self.slab[left], &self.slab[right]);
+        left.kind == right.kind
+            && match left.kind {
+                Kind::Free => {
+                    left.owner == right.owner && {
+                        let sealed = self.owners[left.owner as usize].sealed;
+                        (left.epoch < sealed) == (right.epoch < sealed)
+                    }
+                }
+                Kind::Hole => true,
+                Kind::Live | Kind::Retiring => false,
+            }
+            && self.zone_at(left.start) == self.zone_at(right.start)
+    }
+
+    /// Joins a detached block with its detached right neighbour. The left index stays.
+    pub(crate) fn swallow_next(&mut self, id: BlockId) {
+        let right_id = self.slab[id].next;
+        let right = self.slab[right_id];
+        let left = &mut self.slab[id];
+        left.len += right.len;
+        left.epoch = left.epoch.max(right.epoch);
+        left.next = right.next;
+        if right.next != NONE {
+            self.slab[right.next].prev = id;
+        }
+        self.slab.remove(right_id);
+    }
+}

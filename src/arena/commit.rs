@@ -1,0 +1,195 @@
+//! Carrying a plan out in the books, once the driver has done its part; and giving chunks back.
+
+use super::arena::{Arena, Retired};
+use super::chunk::{Chunk, ChunkId, RETIRING};
+use super::plan::{Plan, Source};
+use super::slab::{BlockId, IDLE, Kind, NONE, Owner};
+
+/// A chunk and where it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// For [`Arena::forget`].
+    pub chunk: ChunkId,
+    /// First page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// The driver's handle.
+    pub handle: u64,
+}
+
+impl Arena {
+    /// The plan's chunks are mapped and accessible at their new places: gives the block out.
+    /// `created` holds a handle for each [`Source::Create`], in the plan's order.
+    /// Returns the old places of moved chunks.
+    /// pre: nothing changed since the plan was made.
+    pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
+        self.claim(plan, owner, epoch);
+        let mut handles = created.iter();
+        let mut retired = Vec::new();
+        for fill in &plan.fills {
+            match fill.source {
+                Source::Create => {
+                    let handle = *handles.next().expect("one handle for each chunk to create");
+                    self.chunks.add(fill.page, fill.pages, handle);
+                }
+                Source::Steal(chunk, _) => {
+                    retired.push(self.retire(chunk));
+                    self.chunks.move_to(chunk, fill.page);
+                }
+            }
+        }
+        retired
+    }
+
+    /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
+    fn claim(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
+        let end = plan.start + plan.grains;
+        let mut ranges = plan.ranges.iter();
+        let mut at = plan.start;
+        let mut id = plan.first;
+        let mut claimed = NONE;
+        while at < end {
+            if self.slab[id].kind == Kind::Hole {
+                let &(page, pages) = ranges.next().expect("one range for each hole in the window");
+                id = self.carve_pages(id, page, pages);
+                let block = &mut self.slab[id];
+                (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
+                self.attach(id);
+            }
+            let stop = end.min(self.slab[id].end());
+            id = self.carve(id, at, stop);
+            at = stop;
+            if claimed == NONE {
+                claimed = id;
+                id = self.slab[id].next;
+            } else {
+                self.swallow_next(claimed);
+                id = self.slab[claimed].next;
+            }
+        }
+        self.make_live(claimed);
+        self.share_new(plan, claimed, owner);
+        for side in [self.slab[claimed].prev, self.slab[claimed].next] {
+            if side != NONE && self.slab[side].kind == Kind::Free {
+                self.detach(side);
+                self.attach_merged(side);
+            }
+        }
+    }
+
+    /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
+    fn share_new(&mut self, plan: &Plan, claimed: BlockId, owner: Owner) {
+        let next = self.slab[claimed].next;
+        let small = self.zone_at(plan.start) == 0 && !self.owners[owner as usize].private;
+        if !small || owner == IDLE || plan.moves() > 0 || next == NONE {
+            return;
+        }
+        let (rest, page_grains) = (self.slab[next], self.options.page_grains);
+        let is_new = plan
+            .ranges
+            .iter()
+            .any(|&(page, pages)| page * page_grains <= rest.start && rest.end() <= (page + pages) * page_grains);
+        let claim = (rest.start + Self::CLAIM).next_multiple_of(Self::CLAIM);
+        if is_new && rest.kind == Kind::Free && rest.end() > claim {
+            self.hand_over(next, claim, rest.end(), IDLE, 0);
+        }
+    }
+
+    fn retire(&mut self, chunk: ChunkId) -> Retired {
+        let chunk = self.chunks.get(chunk);
+        let idle;
+        let block = {
+            let id = self.free_block_of(chunk.page);
+            idle = self.slab[id].owner == IDLE;
+            self.carve_pages(id, chunk.page, chunk.pages)
+        };
+        self.slab[block].kind = Kind::Retiring;
+        Retired { block, page: chunk.page, pages: chunk.pages, idle }
+    }
+
+    fn carve_pages(&mut self, id: BlockId, page: u64, pages: u64) -> BlockId {
+        let page_grains = self.options.page_grains;
+        self.carve(id, page * page_grains, (page + pages) * page_grains)
+    }
+
+    /// A plan failed, and what it mapped at these pages of a hole cannot be unmapped now: nothing is planned there until
+    /// [`Arena::unmapped`].
+    pub fn keep_mapped(&mut self, page: u64, pages: u64) -> Retired {
+        let start = page * self.options.page_grains;
+        let (_, &hole) = self.holes[self.zone_at(start)].range(..=start).next_back().expect("a plan maps into holes");
+        let block = self.carve_pages(hole, page, pages);
+        self.slab[block].kind = Kind::Retiring;
+        self.chunks.set(page, pages, RETIRING);
+        Retired { block, page, pages, idle: true }
+    }
+
+    /// The free block that holds a wholly free chunk's first page.
+    fn free_block_of(&mut self, page: u64) -> BlockId {
+        self.know_pages();
+        self.big.last_up_to(page).expect("a free chunk lies in a free block")
+    }
+
+    /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
+    /// where there are so many.
+    #[must_use]
+    pub fn spare(&mut self, pages: u64) -> Vec<Placed> {
+        self.know_pages();
+        let page_grains = self.options.page_grains;
+        let mut found = Vec::new();
+        let mut total = 0;
+        for id in self.big.descending() {
+            let block = &self.slab[id];
+            if total >= pages {
+                break;
+            }
+            if block.owner != IDLE {
+                continue;
+            }
+            let (from, mut to) = (block.start.div_ceil(page_grains), block.end() / page_grains);
+            while to > from && total < pages {
+                let id = self.chunks.at(to - 1);
+                let chunk = self.chunks.get(id);
+                if chunk.page >= from && chunk.end() <= to {
+                    found.push(self.placed(id));
+                    total += chunk.pages;
+                }
+                to = chunk.page.max(from);
+            }
+        }
+        found
+    }
+
+    /// A spare chunk has been unmapped.
+    pub fn forget(&mut self, spare: Placed) {
+        let id = self.free_block_of(spare.page);
+        let id = self.carve_pages(id, spare.page, spare.pages);
+        self.chunks.remove(spare.chunk);
+        self.slab[id].kind = Kind::Hole;
+        self.attach_merged(id);
+    }
+
+    /// Every chunk. For taking the arena down.
+    #[must_use]
+    pub fn all_chunks(&self) -> Vec<Placed> {
+        self.chunks.alive().map(|(chunk, _)| self.placed(chunk)).collect()
+    }
+
+    /// The chunks that a live block lies in, in address order.
+    #[must_use]
+    pub fn chunks_under(&self, start: u64, grains: u64) -> Vec<Placed> {
+        let (mut page, end) = self.pages_of(start, start + grains);
+        let mut found = Vec::new();
+        while page < end {
+            let chunk = self.placed(self.chunks.at(page));
+            page = chunk.page + chunk.pages;
+            found.push(chunk);
+        }
+        found
+    }
+
+    fn placed(&self, chunk: ChunkId) -> Placed {
+        let Chunk { page, pages, handle, .. } = self.chunks.get(chunk);
+        Placed { chunk, page, pages, handle }
+    }
+}

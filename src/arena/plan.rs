@@ -1,0 +1,397 @@
+//! Making room where no free block is long enough: which run of addresses, and what to fill it with.
+//!
+//! A plan changes nothing. Its caller creates and maps what the plan names, then commits it, or drops it.
+
+use super::arena::Arena;
+use super::chunk::ChunkId;
+use super::chunk_size::Chunking;
+use super::slab::{BlockId, IDLE, Kind, NONE, Owner};
+
+/// Where a missing run of pages comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A wholly free chunk that is mapped elsewhere; the value is its driver handle.
+    Steal(ChunkId, u64),
+    /// Physical memory yet to be created.
+    Create,
+}
+
+/// One chunk's new place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// First page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u64,
+    /// Which chunk.
+    pub source: Source,
+}
+
+/// How to make room for one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where the block will start, and its length, in grains.
+    pub start: u64,
+    /// Length in grains.
+    pub grains: u64,
+    /// The block that `start` lies in now.
+    pub(crate) first: BlockId,
+    /// Contiguous page ranges that get mapped, in address order: first page, pages.
+    pub ranges: Vec<(u64, u64)>,
+    /// The chunks that fill the ranges, in no particular order.
+    pub fills: Vec<Fill>,
+}
+
+impl Plan {
+    /// Pages of new physical memory it asks for.
+    #[must_use]
+    pub fn new_pages(&self) -> u64 {
+        self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
+    }
+
+    /// Chunks of new physical memory it asks for.
+    #[must_use]
+    pub fn new_chunks(&self) -> u64 {
+        self.fills.len() as u64 - self.moves()
+    }
+
+    /// Chunks that it moves.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
+    }
+
+    /// A segment's plan with no page more than its block needs; `None` if it has none more.
+    #[must_use]
+    pub fn tight(&self, page_grains: u64) -> Option<Self> {
+        let (fill, pages) = (*self.fills.first()?, self.grains.div_ceil(page_grains));
+        (pages < fill.pages).then(|| Self {
+            ranges: vec![(fill.page, pages)],
+            fills: vec![Fill { pages, ..fill }],
+            ..self.clone()
+        })
+    }
+}
+
+/// Of windows that lack as many pages, the one in the tightest run: a run that is used up leaves no rest of a page. Runs with so many
+/// pages to spare are alike, and the lowest is best.
+const LONG_REST: u64 = 16;
+
+/// A span of addresses and how many of its pages are not mapped.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    start: u64,
+    missing: u64,
+    /// Grains of the run around it that are left over, up to a bound.
+    left_over: u64,
+    first: BlockId,
+}
+
+/// A missing run inside a window, and the pages of its hole on either side that more could be mapped into.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    page: u64,
+    pages: u64,
+    room_left: u64,
+    room_right: u64,
+}
+
+impl Arena {
+    /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
+    /// no addresses are left.
+    #[must_use]
+    pub fn plan(&mut self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
+        if !self.options.movable {
+            return self.plan_segment(grains);
+        }
+        self.know_pages();
+        let (least, roomiest) = self.windows(owner, grains);
+        let least = least?;
+        let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
+        if plan.new_pages() == 0 {
+            return Some(plan);
+        }
+        // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
+        let spacious =
+            roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), chunking));
+        let better = spacious.filter(|spacious| spacious.new_pages() < plan.new_pages());
+        Some(better.unwrap_or(plan))
+    }
+
+    /// The same with new memory alone: nothing moves.
+    #[must_use]
+    pub fn plan_new(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
+        if !self.options.movable {
+            return self.plan_segment(grains);
+        }
+        let (least, _) = self.windows(owner, grains);
+        Some(self.fill(grains, least?, Vec::new(), chunking))
+    }
+
+    /// A segment of its own, a page away from its neighbour so that blocks never span two segments.
+    fn plan_segment(&self, grains: u64) -> Option<Plan> {
+        let page_grains = self.options.page_grains;
+        let bytes_pages = grains.div_ceil(page_grains);
+        // Small requests share a page, middling ones ten, as other pools do; large ones get what they need.
+        let pages = match bytes_pages {
+            0..=1 if self.zone_for(grains) == 0 => 1,
+            0..=5 => 10,
+            more => more,
+        };
+        let zone = self.zone_for(grains);
+        let (&start, &first) =
+            self.holes[zone].iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
+        let page = start / page_grains + 1;
+        Some(Plan {
+            start: page * page_grains,
+            grains,
+            first,
+            ranges: vec![(page, pages)],
+            fills: vec![Fill { page, pages, source: Source::Create }],
+        })
+    }
+
+    // ---- which window --------------------------------------------------------------------------------
+
+    pub(crate) fn usable(&self, id: BlockId, owner: Owner) -> bool {
+        let block = &self.slab[id];
+        match block.kind {
+            Kind::Hole => true,
+            Kind::Free => block.owner == owner || block.owner == IDLE,
+            Kind::Live | Kind::Retiring => false,
+        }
+    }
+
+    /// The window with the fewest missing pages, and the start of the longest hole.
+    fn windows(&self, owner: Owner, grains: u64) -> (Option<Window>, Option<Window>) {
+        let zone = self.zone_for(grains);
+        let mut least: Option<Window> = None;
+        let mut roomiest: Option<(u64, Window)> = None;
+        let mut run = Vec::new();
+        let mut seen_to = 0;
+        let idle = &self.owners[IDLE as usize].sets[zone];
+        let idle_seeds = if owner == IDLE { Vec::new() } else { idle.long(&self.slab) };
+        for seed in self.holes[zone].values().copied().chain(idle_seeds) {
+            let block = &self.slab[seed];
+            if block.kind == Kind::Hole {
+                if block.len >= grains && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
+                    let missing = grains.div_ceil(self.options.page_grains);
+                    roomiest = Some((
+                        block.len,
+                        Window { start: block.start, missing, left_over: block.len - grains, first: seed },
+                    ));
+                }
+                if block.start < seen_to {
+                    continue;
+                }
+            }
+            self.run_around(seed, owner, zone, &mut run);
+            if block.kind == Kind::Hole {
+                seen_to = run.last().map_or(seen_to, |&id| self.slab[id].end());
+            }
+            self.best_window(&run, grains, &mut least);
+            if least.as_ref().is_some_and(|window| window.missing == 0) {
+                break;
+            }
+        }
+        (least, roomiest.map(|(_, window)| window))
+    }
+
+    /// The longest sequence of usable neighbours that contains `seed`.
+    fn run_around(&self, seed: BlockId, owner: Owner, zone: usize, run: &mut Vec<BlockId>) {
+        run.clear();
+        let inside = |id: BlockId| id != NONE && self.usable(id, owner) && self.zone_at(self.slab[id].start) == zone;
+        let mut first = seed;
+        while inside(self.slab[first].prev) {
+            first = self.slab[first].prev;
+        }
+        let mut id = first;
+        while inside(id) {
+            run.push(id);
+            id = self.slab[id].next;
+        }
+    }
+
+    /// Tries every window that begins or ends with a block of the run: one of them is the best.
+    fn best_window(&self, run: &[BlockId], grains: u64, least: &mut Option<Window>) {
+        let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
+        let (run_start, run_end) = (self.slab[first].start, self.slab[last].end());
+        let Some(rest) = (run_end - run_start).checked_sub(grains) else { return };
+        let left_over = rest.min(LONG_REST * self.options.page_grains);
+        for &id in run {
+            let block = &self.slab[id];
+            for start in [Some(block.start), block.end().checked_sub(grains)].into_iter().flatten() {
+                if start < run_start || start + grains > run_end {
+                    continue;
+                }
+                let (missing, first) = self.missing(run, start, start + grains);
+                let better = least
+                    .as_ref()
+                    .is_none_or(|best| (missing, left_over, start) < (best.missing, best.left_over, best.start));
+                if better {
+                    *least = Some(Window { start, missing, left_over, first });
+                }
+            }
+        }
+    }
+
+    fn missing(&self, run: &[BlockId], start: u64, end: u64) -> (u64, BlockId) {
+        let mut pages = 0;
+        let mut first = NONE;
+        for &id in run {
+            let block = &self.slab[id];
+            if block.end() <= start || block.start >= end {
+                continue;
+            }
+            if first == NONE {
+                first = id;
+            }
+            if block.kind == Kind::Hole {
+                let (from, to) = self.pages_of(start.max(block.start), end.min(block.end()));
+                pages += to - from;
+            }
+        }
+        (pages, first)
+    }
+
+    /// The pages that `start..end` touches: first, and one past the last.
+    pub(crate) fn pages_of(&self, start: u64, end: u64) -> (u64, u64) {
+        (start / self.options.page_grains, end.div_ceil(self.options.page_grains))
+    }
+
+    // ---- what to fill it with ------------------------------------------------------------------------
+
+    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
+        let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        for gap in self.gaps(window, window.start + grains) {
+            self.fill_gap(gap, &mut stock, &mut plan, chunking);
+        }
+        plan
+    }
+
+    fn gaps(&self, window: Window, end: u64) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let mut id = window.first;
+        while id != NONE && self.slab[id].start < end {
+            let block = &self.slab[id];
+            if block.kind == Kind::Hole {
+                let (page, to) = self.pages_of(window.start.max(block.start), end.min(block.end()));
+                let (hole_page, hole_to) = self.pages_of(block.start, block.end());
+                gaps.push(Gap { page, pages: to - page, room_left: page - hole_page, room_right: hole_to - to });
+            }
+            id = block.next;
+        }
+        gaps
+    }
+
+    /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
+    /// outside the window. More than a few times what is missing is not looked at. pre: the index of pages is kept.
+    fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
+        let page_grains = self.options.page_grains;
+        let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
+        let enough = window.missing * 4 + 64;
+        let private = self.owners[owner as usize].private;
+        let mut found = Vec::new();
+        let mut pages = 0;
+        for id in self.big.descending() {
+            let block = &self.slab[id];
+            if pages >= enough {
+                break;
+            }
+            if block.owner != IDLE && (private || block.owner != owner) {
+                continue;
+            }
+            let from = block.start.div_ceil(page_grains);
+            let mut to = block.end() / page_grains;
+            while to > from && pages < enough {
+                let chunk_id = self.chunks.at(to - 1);
+                let chunk = self.chunks.get(chunk_id);
+                if chunk.page < from {
+                    break;
+                }
+                if chunk.end() <= to && (chunk.end() <= keep_from || chunk.page >= keep_to) {
+                    found.push((chunk_id, chunk.pages));
+                    pages += chunk.pages;
+                }
+                to = chunk.page;
+            }
+        }
+        // Biggest first; among equals the order found, which is highest address first.
+        found.sort_by_key(|&(_, pages)| std::cmp::Reverse(pages));
+        found
+    }
+
+    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, chunking: Chunking) {
+        let mut chosen: Vec<(Source, u64)> = Vec::new();
+        let mut left = gap.pages;
+        stock.retain(|&(id, pages)| {
+            let take = pages <= left;
+            if take {
+                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+                left -= pages;
+            }
+            !take
+        });
+        let room = gap.room_left.max(gap.room_right);
+        if left > 0 {
+            // Only bigger ones are left: the smallest of them, where the hole has room for the rest of it.
+            let fits = stock.iter().rposition(|&(_, pages)| pages <= left + room);
+            if let Some(index) = fits.filter(|&index| stock[index].1 >= left) {
+                let (id, pages) = stock.remove(index);
+                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+                left = 0;
+            }
+        }
+        while left > 0 {
+            let pages = self.chunk_pages(gap.pages, left, chunking);
+            chosen.push((Source::Create, pages));
+            left -= pages;
+        }
+        let total: u64 = chosen.iter().map(|&(_, pages)| pages).sum();
+        let over = total - gap.pages;
+        let page = if over <= gap.room_right { gap.page } else { gap.page - over };
+        plan.ranges.push((page, total));
+        let mut at = page;
+        for (source, pages) in chosen {
+            plan.fills.push(Fill { page: at, pages, source });
+            at += pages;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::kit::{arena, new_block};
+
+    const PAGE: u64 = 8;
+
+    fn block(arena: &mut Arena, pages: u64) -> u64 {
+        new_block(arena, IDLE, pages * PAGE)
+    }
+
+    #[test]
+    fn of_windows_that_lack_as_much_the_tightest_is_used_up() {
+        let mut arena = arena(PAGE, 256, (0, 0), 1);
+        // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.
+        let starts: Vec<u64> = [1, 40, 1, 10, 1, 3, 1].map(|pages| block(&mut arena, pages)).to_vec();
+        for hole in [1, 3, 5] {
+            arena.give(starts[hole], IDLE, 0);
+        }
+        while let Some(&spare) = arena.spare(1).first() {
+            arena.forget(spare);
+        }
+        arena.check().expect("every equation holds");
+        let place = |arena: &mut Arena, pages: u64| {
+            arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses").start
+        };
+        assert_eq!(place(&mut arena, 3), starts[5], "the hole of three is used up");
+        assert_eq!(place(&mut arena, 4), starts[3], "of those that are left the tightest");
+        assert_eq!(place(&mut arena, 11), starts[1]);
+        // A hole with more than LONG_REST pages to spare is as good as the rest of the addresses, and lower.
+        assert_eq!(block(&mut arena, 3), starts[5]);
+        assert_eq!(block(&mut arena, 10), starts[3]);
+        assert_eq!(place(&mut arena, 2), starts[1]);
+        arena.check().expect("every equation holds");
+    }
+}

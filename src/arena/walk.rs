@@ -1,0 +1,76 @@
+//! The arena's memory in address order, and blocks at addresses that the caller names.
+
+use super::arena::Arena;
+use super::slab::{Kind, NONE, Owner};
+
+/// A block with memory behind it. In grains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub start: u64,
+    /// Its length.
+    pub grains: u64,
+    /// In whose order it is free; `None` for a block that is given out, front caches included.
+    pub free: Option<Owner>,
+}
+
+impl Arena {
+    /// Every block with memory behind it, in address order. What lies between two of them is not mapped, or is the old
+    /// place of a chunk that moved.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        let known = |id| (id != NONE).then_some(id);
+        let blocks = std::iter::successors(known(self.first_block()), move |&id| known(self.slab[id].next));
+        blocks.filter_map(|id| {
+            let block = &self.slab[id];
+            let free = match block.kind {
+                Kind::Live => None,
+                Kind::Free => Some(block.owner),
+                Kind::Retiring | Kind::Hole => return None,
+            };
+            Some(Span { start: block.start, grains: block.len, free })
+        })
+    }
+
+    /// Gives out `grains` at exactly `start`, if `owner` has them free. Returns whether it has.
+    pub fn take_at(&mut self, owner: Owner, start: u64, grains: u64) -> bool {
+        let end = start + self.least_in(self.zone_at(start), grains);
+        let own = self.owners[owner as usize].sets[self.zone_at(start)].all(&self.slab);
+        let Some(id) = own.into_iter().find(|&id| self.slab[id].start <= start && end <= self.slab[id].end()) else {
+            return false;
+        };
+        let block = self.carve(id, start, end);
+        self.make_live(block);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::{IDLE, kit};
+
+    fn arena() -> Arena {
+        let mut arena = kit::arena(8, 16, (4, 4), 0);
+        let start = kit::new_block(&mut arena, IDLE, 32);
+        arena.give(start, IDLE, 0);
+        arena
+    }
+
+    #[test]
+    fn a_block_is_given_out_again_at_its_own_address() {
+        let mut arena = arena();
+        let free: Vec<Span> = arena.spans().collect();
+        assert_eq!(free.len(), 1);
+        let (start, grains) = (free[0].start, free[0].grains);
+        assert!(arena.take_at(IDLE, start + 4, 8));
+        let parts: Vec<(u64, u64, bool)> =
+            arena.spans().map(|span| (span.start - start, span.grains, span.free.is_none())).collect();
+        assert_eq!(parts, [(0, 4, false), (4, 8, true), (12, grains - 12, false)]);
+        arena.check().expect("every equation holds");
+        assert!(!arena.take_at(IDLE, start + 8, 8), "half of it is given out");
+        assert!(!arena.take_at(IDLE, start + grains - 4, 8), "it reaches beyond the free block");
+        arena.give(start + 4, IDLE, 0);
+        assert_eq!(arena.spans().collect::<Vec<_>>(), free);
+        arena.check().expect("every equation holds");
+    }
+}

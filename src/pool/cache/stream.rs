@@ -1,0 +1,187 @@
+//! What the pool knows of one stream: its front cache and its share of the figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::lock::{Biased, FRONT, Spinning};
+use super::stream_cache::{Cached, Front};
+use crate::arena::Owner;
+use crate::block::{Beginning, Header, LastLeaf, Table};
+use crate::pool::order::event_pair::{Round, Rounds};
+use crate::pool::order::unfenced::Bare;
+use crate::units::{Address, GRAIN, StreamHandle};
+
+/// How many frameworks are told apart.
+pub const TAGS: usize = 8;
+
+/// One stream of one device. On cache lines of its own: other threads' streams are none of its business.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Stream {
+    /// Its place in the device's list; block headers name it by this.
+    pub slot: u16,
+    pub handle: StreamHandle,
+    /// What no other stream ever has, where the driver can tell.
+    pub identity: u64,
+    /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
+    /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
+    pub durable: AtomicBool,
+    /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools, and where
+    /// blocks lie as in the arena.
+    pub beginning: Beginning,
+    pub layout: Layout,
+    /// Of a block that is live here, of length and framework 0.
+    pub header: Header,
+    /// In whose order its free blocks are.
+    pub owner: Owner,
+    /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
+    pub fences: Option<Rounds>,
+    pub hot: Biased<Hot, Spinning, FRONT>,
+    /// Bytes live, written under `hot`, read by anybody.
+    pub live: AtomicU64,
+    /// Up to here `live` may rise without the device's peak having to be looked at.
+    pub mark: AtomicU64,
+}
+
+/// Where a device's blocks lie, and what tells of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub base: Address,
+    pub table: Arc<Table>,
+    /// Each as far from the base as its grain is from the first.
+    pub as_in_arena: bool,
+}
+
+/// What a hit changes.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    pub front: Front,
+    /// Of the device's table.
+    pub last_leaf: LastLeaf,
+    pub counts: Counts,
+    /// Of a stream that was not registered.
+    pub bare: Bare,
+    /// Likewise: which of its fences a free moves.
+    pub round: Round,
+    /// Whether an event was recorded in this round.
+    pub has_own_event: bool,
+}
+
+/// One stream's share of the figures. Bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub live_peak: u64,
+    pub allocations: u64,
+    pub frees: u64,
+    /// Allocations that the front did not serve.
+    pub missed: u64,
+    pub live_by_tag: [u64; TAGS],
+}
+
+impl Counts {
+    /// Allocations that the front served.
+    pub fn hits(&self) -> u64 {
+        self.allocations - self.missed
+    }
+
+    /// Blocks live.
+    pub fn live(&self) -> u64 {
+        self.allocations.wrapping_sub(self.frees)
+    }
+}
+
+impl Hot {
+    /// Keeps a block in the front. What that does not keep comes back.
+    #[must_use]
+    pub fn push(&mut self, block: Cached) -> Option<Cached> {
+        self.front.push(block, self.counts.live())
+    }
+}
+
+impl Stream {
+    /// Its quick way is shut.
+    pub fn new(
+        (slot, handle, identity): (u16, StreamHandle, u64),
+        owner: Owner,
+        fences: Option<Rounds>,
+        layout: Layout,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            slot,
+            handle,
+            identity,
+            durable: AtomicBool::new(fences.is_none()),
+            beginning: Beginning::of_none(),
+            layout,
+            header: Header::live(0, slot, 0, false),
+            owner,
+            fences,
+            hot: Biased::new(Hot {
+                front: Front::default(),
+                last_leaf: LastLeaf::default(),
+                counts: Counts::default(),
+                bare: Bare::default(),
+                round: 0,
+                has_own_event: false,
+            }),
+            live: AtomicU64::new(0),
+            mark: AtomicU64::new(0),
+        })
+    }
+
+    pub fn is_durable(&self) -> bool {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Its fences, if its handle may be dead.
+    pub fn own_fences(&self) -> Option<&Rounds> {
+        self.fences.as_ref().filter(|_| !self.is_durable())
+    }
+
+    /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.
+    pub fn open_or_shut(&self, routed: bool) {
+        let open = self.is_durable() && self.layout.as_in_arena && !routed;
+        self.beginning.set(open.then_some(self.slot));
+    }
+
+    /// Whether more bytes would be live with a block of that length than may go unnoticed.
+    #[inline(always)]
+    pub fn would_peak(&self, grains: u64) -> bool {
+        // A size beyond all reason comes here unchecked, outside of any guard; no front has such a block.
+        self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
+    }
+
+    /// Books a block as live. Returns whether the device's peak has to be looked at.
+    #[inline]
+    pub fn charge(&self, hot: &mut Hot, grains: u64, tag: u8) -> bool {
+        let bytes = grains * GRAIN;
+        let live = self.live.load(Ordering::Relaxed) + bytes;
+        self.live.store(live, Ordering::Relaxed);
+        hot.counts.allocations += 1;
+        hot.counts.live_by_tag[tag as usize % TAGS] += bytes;
+        if live > hot.counts.live_peak {
+            hot.counts.live_peak = live;
+        }
+        live > self.mark.load(Ordering::Relaxed)
+    }
+
+    /// Books a block as freed.
+    #[inline]
+    pub fn credit(&self, hot: &mut Hot, grains: u64, tag: u8) {
+        let bytes = grains * GRAIN;
+        self.live.store(self.live.load(Ordering::Relaxed).wrapping_sub(bytes), Ordering::Relaxed);
+        hot.counts.frees += 1;
+        let by_tag = &mut hot.counts.live_by_tag[tag as usize % TAGS];
+        *by_tag = by_tag.wrapping_sub(bytes);
+    }
+
+    /// Empties the front cache.
+    pub fn drain(&self, take: impl FnMut(Cached, &[u64])) {
+        self.hot.enter(None).front.drain(take);
+    }
+
+    /// How many blocks were asked for on this stream.
+    pub fn requests(&self) -> u64 {
+        self.hot.enter(None).counts.allocations
+    }
+}

@@ -1,0 +1,84 @@
+//! How much a pool may hold, and giving back what it need not.
+
+use std::sync::atomic::Ordering;
+
+use super::device::pressure::Callback;
+use super::pool::Pool;
+use crate::error::{Error, Result};
+use crate::units::DeviceId;
+
+impl Pool {
+    /// Gives free memory back to the driver until at most `keep` bytes are held; returns how many went.
+    ///
+    /// # Errors
+    /// The driver's, if it refused.
+    pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
+        self.device(device)?.trim(keep)
+    }
+
+    /// Trims every device that was used.
+    pub fn trim_all(&self) {
+        for home in self.opened() {
+            if let Err(error) = home.trim(0) {
+                tracing::warn!(device = %home.device(), %error, "trim");
+            }
+        }
+    }
+
+    /// Sets the most bytes to hold on a device; 0 for no limit. What is held above it stays until trimmed.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn set_limit(&self, device: i32, bytes: u64) -> Result<()> {
+        let home = self.device(device)?;
+        home.limit.store(home.effective_limit(bytes, 0.0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same as a share of the device's memory, above 0 and up to 1.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside that range.
+    pub fn set_fraction(&self, device: i32, fraction: f64) -> Result<()> {
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return Err(Error::invalid(format_args!("fraction is {fraction}; it takes a number above 0, up to 1")));
+        }
+        let home = self.device(device)?;
+        home.limit.store(home.effective_limit(0, fraction), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The limit in bytes; 0 for none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn limit(&self, device: i32) -> Result<u64> {
+        let limit = self.device(device)?.limit.load(Ordering::Relaxed);
+        Ok(if limit == u64::MAX { 0 } else { limit })
+    }
+
+    /// Adds somebody to ask before a request fails; the number names him.
+    pub fn add_pressure_callback(&self, callback: Callback) -> u64 {
+        self.pressure.add(callback)
+    }
+
+    /// Removes him. A call under way on another thread may still be running.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an unknown number.
+    pub fn remove_pressure_callback(&self, id: u64) -> Result<()> {
+        if self.pressure.remove(id) {
+            return Ok(());
+        }
+        Err(Error::NotFound(
+            format!("there is no pressure callback {id}: it was never added, or removed before").into(),
+        ))
+    }
+
+    /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
+    /// who were added. Says whether anything was given.
+    pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
+        let trimmed = self.devices.trim(device) > 0;
+        self.pressure.call(device, bytes) | trimmed
+    }
+}

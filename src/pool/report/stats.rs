@@ -1,0 +1,180 @@
+//! Figures, read out without stopping anybody: each is true of a moment, together they may be of several.
+
+use std::sync::atomic::Ordering;
+
+use crate::pool::cache::stream::{Stream, TAGS};
+use crate::pool::device::DevicePool;
+use crate::pool::device::times::Spent;
+use crate::units::GRAIN;
+
+/// A device's figures. Bytes and counts since the pool was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Given out, in blocks of 512 bytes.
+    pub live: u64,
+    /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
+    pub live_peak: u64,
+    /// Memory of the device held.
+    pub physical: u64,
+    /// The most that was held.
+    pub physical_peak: u64,
+    /// Most that may be held; 0 for no limit.
+    pub limit: u64,
+    /// Held and not live.
+    pub free: u64,
+    /// The longest free block.
+    pub largest_free: u64,
+    /// Free blocks, those in front caches included.
+    pub free_blocks: u64,
+    /// Free memory that belongs to private pools.
+    pub private_free: u64,
+    /// Requests served.
+    pub allocations: u64,
+    /// Blocks taken back.
+    pub frees: u64,
+    /// Requests served by a front cache.
+    pub hits: u64,
+    /// Requests that came to the arena.
+    pub misses: u64,
+    /// Chunks moved.
+    pub steals: u64,
+    /// Chunks created.
+    pub growths: u64,
+    /// Times a stream was made to wait for another's fence.
+    pub waits: u64,
+    /// Chunks given back.
+    pub releases: u64,
+    /// Requests that failed for want of memory.
+    pub out_of_memory: u64,
+    /// Live bytes by framework.
+    pub live_by_framework: [u64; TAGS],
+    /// Streams known.
+    pub streams: u64,
+    /// Driver calls, where the driver keeps a ledger.
+    pub driver_calls: u64,
+    /// What they would have cost on the GPU the ledger is priced from.
+    pub driver_ns: u64,
+    /// Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+    pub making_ns: u64,
+    /// Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+    pub waiting_ns: u64,
+}
+
+/// One stream's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Bytes live that were allocated on the stream.
+    pub live: u64,
+    /// The most of them.
+    pub live_peak: u64,
+    /// Requests served.
+    pub allocations: u64,
+    /// Blocks taken back that were allocated on it.
+    pub frees: u64,
+    /// Requests served by its front cache.
+    pub hits: u64,
+}
+
+impl Stream {
+    pub(crate) fn stats(&self) -> StreamStats {
+        let counts = self.hot.enter(None).counts;
+        StreamStats {
+            live: self.live.load(Ordering::Relaxed),
+            live_peak: counts.live_peak,
+            allocations: counts.allocations,
+            frees: counts.frees,
+            hits: counts.hits(),
+        }
+    }
+}
+
+impl DevicePool {
+    /// This device's figures.
+    pub fn stats(&self) -> Stats {
+        let (live, live_peak) = self.live();
+        let mut stats = Stats { live, live_peak, ..Stats::default() };
+        {
+            let inner = self.inner.lock();
+            let figures = inner.figures;
+            stats.physical = self.physical(&inner);
+            stats.physical_peak = figures.physical_peak;
+            stats.largest_free = inner.arena.largest_free() * GRAIN;
+            stats.free_blocks = inner.arena.free_blocks();
+            stats.private_free = inner.arena.private_free() * GRAIN;
+            (stats.misses, stats.steals, stats.growths) = (figures.misses, figures.steals, figures.growths);
+            (stats.waits, stats.releases, stats.out_of_memory) =
+                (figures.waits, figures.releases, figures.out_of_memory);
+            (stats.allocations, stats.frees, stats.hits) =
+                (figures.past_allocations, figures.past_frees, figures.past_hits);
+        }
+        stats.free = stats.physical.saturating_sub(live);
+        let limit = self.limit.load(Ordering::Relaxed);
+        stats.limit = if limit == u64::MAX { 0 } else { limit };
+        for stream in self.streams.read().all() {
+            let (counts, cached) = {
+                let hot = stream.hot.enter(None);
+                (hot.counts, hot.front.blocks())
+            };
+            stats.free_blocks += cached;
+            stats.streams += 1;
+            stats.allocations += counts.allocations;
+            stats.frees += counts.frees;
+            stats.hits += counts.hits();
+            for (sum, bytes) in stats.live_by_framework.iter_mut().zip(counts.live_by_tag) {
+                *sum += bytes;
+            }
+        }
+        (stats.making_ns, stats.waiting_ns) = (self.times.get(Spent::Making), self.times.get(Spent::Waiting));
+        if let Some(ledger) = self.driver.ledger() {
+            (stats.driver_calls, stats.driver_ns) = (ledger.calls, ledger.nanoseconds);
+        }
+        stats
+    }
+
+    pub(crate) fn reset_peaks(&self) {
+        self.reset_live_peak();
+        self.reset_physical_peak();
+    }
+
+    /// Makes the bytes held now the most that were.
+    pub(crate) fn reset_physical_peak(&self) {
+        let mut inner = self.inner.lock();
+        inner.figures.physical_peak = self.physical(&inner);
+    }
+
+    /// Every equation of the pool, and those between the arena and the streams.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let inner = self.inner.lock();
+        let totals = inner.arena.check()?;
+        let mut cached = 0;
+        let mut live = 0;
+        for stream in self.streams.read().all() {
+            let hot = stream.hot.enter(None);
+            let (own, by_tag) = (stream.live.load(Ordering::Relaxed), hot.counts.live_by_tag.iter().sum::<u64>());
+            if own != by_tag {
+                return Err(format!("stream {} has {own} bytes live, its frameworks {by_tag}", stream.handle));
+            }
+            live += own / GRAIN;
+            cached += hot.front.grains();
+        }
+        let held: u64 = inner
+            .deferred
+            .iter()
+            .map(|block| block.start)
+            .chain(inner.quarantine.iter().map(|&(start, _)| start))
+            .chain(inner.privates.values().flat_map(|private| private.held()))
+            .map(|start| self.table.read(start).grains())
+            .sum();
+        if live + cached + held + totals.padding != totals.live {
+            return Err(format!(
+                "streams have {live} grains live, fronts {cached}, waiting {held}; the arena gave out {}",
+                totals.live - totals.padding
+            ));
+        }
+        let physical = self.physical(&inner);
+        if physical > inner.figures.physical_peak {
+            return Err(format!("{physical} bytes held, more than the peak {}", inner.figures.physical_peak));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The highest number of bytes live at once, over all streams, without a counter that every hit shares.
+//!
+//! Each stream may rise to its own mark unnoticed. The marks add up to no more than the peak, so while all
+//! streams stay below theirs the total is below the peak. A stream that rises above its mark comes here:
+//! the total is summed, the peak raised if it must be, and what is left below it is dealt out again.
+//! Exact for one stream. With several, the marks add up to [`SLACK`] more for each stream, or streams whose peaks never
+//! coincide would come here in every round: the peak may then be low by that much per stream. Half of what is dealt out is kept back
+//! for those that come next, so that the sum over thousands of streams is made once for as many visits.
+
+use std::sync::atomic::Ordering;
+
+use crate::pool::cache::stream::Stream;
+use crate::pool::device::DevicePool;
+
+/// How far a stream may rise unnoticed beyond its share, in bytes, where there are several.
+const SLACK: u64 = 1 << 20;
+
+impl DevicePool {
+    /// `stream` has risen above its mark.
+    #[cold]
+    pub(crate) fn rose(&self, stream: &Stream) {
+        {
+            let mut peaks = self.peaks.lock();
+            let (live, mark) = (stream.live.load(Ordering::Relaxed), stream.mark.load(Ordering::Relaxed));
+            let wanted = (live + SLACK).saturating_sub(mark);
+            if wanted <= peaks.kept_back {
+                peaks.kept_back -= wanted;
+                stream.mark.store(mark + wanted, Ordering::Relaxed);
+                return;
+            }
+        }
+        self.look_at_peak();
+    }
+
+    fn look_at_peak(&self) {
+        let streams = self.streams.read();
+        let mut peaks = self.peaks.lock();
+        let total: u64 = streams.all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+        peaks.live = peaks.live.max(total);
+        peaks.recent = peaks.recent.max(total);
+        let count = streams.all().count().max(1) as u64;
+        let below = peaks.live.min(peaks.recent) - total;
+        let share = if count > 1 {
+            let dealt = (below + count * SLACK) / 2;
+            peaks.kept_back = dealt;
+            dealt / count
+        } else {
+            peaks.kept_back = 0;
+            below
+        };
+        for stream in streams.all() {
+            stream.mark.store(stream.live.load(Ordering::Relaxed) + share, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes live now, and the most there were.
+    pub(crate) fn live(&self) -> (u64, u64) {
+        self.look_at_peak();
+        let live = self.streams.read().all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+        (live, self.peaks.lock().live)
+    }
+
+    /// The most bytes that were live since this was asked last, as exact as the peak.
+    pub(crate) fn recent_peak(&self) -> u64 {
+        self.look_at_peak();
+        let recent = std::mem::take(&mut self.peaks.lock().recent);
+        self.look_at_peak();
+        recent
+    }
+
+    /// Makes the bytes live now the most that were.
+    pub(crate) fn reset_live_peak(&self) {
+        self.peaks.lock().live = 0;
+        for stream in self.streams.read().all() {
+            stream.hot.enter(None).counts.live_peak = stream.live.load(Ordering::Relaxed);
+        }
+        self.look_at_peak();
+    }
+}

@@ -1,0 +1,215 @@
+//! Forebay's own pool as a memory resource: the shared one, a pool of its own, or a pinned one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_device, device_of_stream};
+use super::pointers::Pointers;
+use crate::driver::{Access, Driver, Place, PoolAttribute};
+use crate::error::{Error, Result};
+use crate::pool::{Location, Options, Pool};
+use crate::units::{Address, DeviceId, StreamHandle};
+
+/// One device's part of a [`Pool`]. Buffers of a pinned pool are ready for the host at once: nothing that is queued
+/// anywhere uses their memory.
+#[derive(Debug)]
+pub struct OwnPool {
+    pool: Arc<Pool>,
+    device: DeviceId,
+    /// [`Kind::Pool`], or [`Kind::Pinned`] where it stands in for a pool of the driver.
+    kind: Kind,
+    owned: bool,
+    ipc: bool,
+    reach: Reach,
+    closed: AtomicBool,
+    /// The framework that its allocations are charged to.
+    tag: u8,
+    pointers: Pointers,
+}
+
+impl OwnPool {
+    /// A pool that others hold too. pre: `tag` is a framework's.
+    ///
+    /// # Errors
+    /// [`Error::BadDevice`], the driver's.
+    pub fn new(pool: Arc<Pool>, device: i32, tag: u8) -> Result<Self> {
+        let device = pool.device(device)?.device();
+        let host = pool.is_host();
+        let reach = Reach { device: (!host).then_some(device), by_device: true, by_host: host, managed: false };
+        let (closed, pointers) = (AtomicBool::new(false), Pointers::default());
+        Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, reach, closed, tag, pointers })
+    }
+
+    /// A pinned pool that stands in for the driver's.
+    ///
+    /// # Errors
+    /// [`Error::BadDevice`], [`Error::Unsupported`] for a NUMA node that cannot be chosen.
+    pub(super) fn pinned(
+        driver: &Arc<dyn Driver>,
+        device: i32,
+        numa_node: Option<u32>,
+        max_size: u64,
+        ipc: bool,
+    ) -> Result<Self> {
+        check_device(driver.as_ref(), device)?;
+        let options = Options { location: Location::Host { numa_node }, limit: max_size, ..Options::default() };
+        let pool = Pool::with_driver(Arc::clone(driver), options)?;
+        Ok(Self { kind: Kind::Pinned, owned: true, ipc, ..Self::new(pool, device, 0)? })
+    }
+
+    /// The same as one that others hold too: closing it has no effect.
+    pub(super) fn not_owned(self) -> Self {
+        Self { owned: false, ..self }
+    }
+
+    /// The pool behind it.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn ordinal(&self) -> i32 {
+        self.device.0 as i32
+    }
+
+    /// The device of a stream that the pool cannot order by, since it is not of the pool's own: pinned memory is every device's.
+    fn foreign(&self, stream: StreamHandle) -> Option<DeviceId> {
+        let device = device_of_stream(self.driver().as_ref(), self.device, stream);
+        Some(device).filter(|&device| device != self.device)
+    }
+}
+
+impl MemoryResource for OwnPool {
+    fn info(&self) -> Info {
+        let home = self.pool.device(self.ordinal());
+        let place = home.as_ref().map_or(Place::Device(self.device), |home| home.place());
+        Info {
+            device_id: self.reach.device,
+            numa_id: if let Place::HostNuma(node) = place { Some(node) } else { None },
+            is_handle_owned: self.owned,
+            is_host_accessible: self.reach.by_host,
+            is_ipc_enabled: self.ipc && home.is_ok_and(|home| home.is_shareable()),
+            is_closed: self.closed.load(Ordering::Acquire),
+            ..Info::new(self.kind)
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.pool.driver()
+    }
+
+    fn pointers(&self) -> &Pointers {
+        &self.pointers
+    }
+
+    fn context(&self) -> DeviceId {
+        self.device
+    }
+
+    #[inline]
+    fn allocate(&self, bytes: u64, stream: StreamHandle) -> Result<Address> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed("the resource was closed: nothing can be allocated from it".into()));
+        }
+        if self.pool.is_host() {
+            // It is ready for whoever comes, so the stream only says whose it is afterwards.
+            let stream = if self.foreign(stream).is_some() { StreamHandle::LEGACY } else { stream };
+            return self.pool.malloc_ready(bytes, self.ordinal(), stream, self.tag);
+        }
+        self.pool.malloc(bytes, self.ordinal(), stream, self.tag)
+    }
+
+    #[inline]
+    fn deallocate(&self, at: Address, _bytes: u64, stream: StreamHandle) -> Result<()> {
+        if self.pool.is_host()
+            && let Some(device) = self.foreign(stream)
+        {
+            self.driver().stream_synchronize(device, stream)?;
+            return self.pool.free(at, StreamHandle::LEGACY);
+        }
+        self.pool.free(at, stream)
+    }
+
+    #[inline]
+    fn allocate_at_once(&self, bytes: u64, stream: StreamHandle) -> Option<Address> {
+        // Memory for the host needs proof that nothing queued uses it; a hit has none.
+        let is_plain = !self.closed.load(Ordering::Relaxed) && !self.pool.is_host();
+        is_plain.then(|| self.pool.malloc_hit(bytes, self.ordinal(), stream, self.tag)).flatten()
+    }
+
+    #[inline]
+    fn deallocate_at_once(&self, at: Address, stream: StreamHandle) -> bool {
+        self.pool.free_hit(at, stream)
+    }
+
+    fn deallocate_behind_everything(&self, at: Address, _bytes: u64) -> Result<()> {
+        self.pool.free_behind_everything(at)
+    }
+
+    fn close(&self) -> Result<()> {
+        // The pool itself ends with its last holder: live blocks are given back to it until then.
+        self.closed.store(self.owned, Ordering::Release);
+        Ok(())
+    }
+
+    fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
+        let stats = self.pool.stats(self.ordinal())?;
+        Ok(match attribute {
+            // What events a program made its streams wait for is not followed.
+            PoolAttribute::ReuseFollowEventDependencies => 0,
+            PoolAttribute::ReuseAllowOpportunistic => 1,
+            PoolAttribute::ReuseAllowInternalDependencies => u64::from(!self.pool.options().grow_first),
+            // Nothing goes back to the system before it is asked for.
+            PoolAttribute::ReleaseThreshold => u64::MAX,
+            PoolAttribute::ReservedCurrent => stats.physical,
+            PoolAttribute::ReservedHigh => stats.physical_peak,
+            PoolAttribute::UsedCurrent => stats.live,
+            PoolAttribute::UsedHigh => stats.live_peak,
+        })
+    }
+
+    fn set_attribute(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
+        let home = self.pool.device(self.ordinal())?;
+        match attribute {
+            PoolAttribute::ReservedHigh if value == 0 => home.reset_physical_peak(),
+            PoolAttribute::UsedHigh if value == 0 => home.reset_live_peak(),
+            PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => {
+                return Err(Error::invalid(format_args!("{attribute:?} can be set to 0 only, and not to {value}")));
+            }
+            PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => {
+                return Err(Error::invalid(format_args!("{attribute:?} can only be read")));
+            }
+            _ => {
+                return Err(Error::Unsupported(
+                    format!(
+                        "{attribute:?} of a Forebay pool cannot be changed: see forebay_trim and the pool's options"
+                    )
+                    .into(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn peer_access(&self, peer: DeviceId) -> Result<Access> {
+        let peer = check_device(self.driver().as_ref(), peer.0 as i32)?;
+        Ok(self.pool.device(self.ordinal())?.peer_access(peer))
+    }
+
+    fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {
+        let peer = check_device(self.driver().as_ref(), peer.0 as i32)?;
+        self.pool.device(self.ordinal())?.set_peer_access(peer, access)
+    }
+
+    fn trim(&self, keep: u64) -> Result<()> {
+        self.pool.trim(self.ordinal(), keep).map(drop)
+    }
+
+    fn as_own_pool(&self) -> Option<&OwnPool> {
+        Some(self)
+    }
+}
