@@ -22,8 +22,6 @@ pub struct ArenaOptions {
     pub small_grains: u64,
     /// The largest chunk in pages, a power of two; 0: follow the pool's size.
     pub max_chunk_pages: u64,
-    /// Whether chunks can be moved. Plain segments cannot, and blocks never span two of them.
-    pub movable: bool,
 }
 
 impl ArenaOptions {
@@ -114,14 +112,7 @@ impl Arena {
     /// An arena that has no addresses: every request fails, every pointer is foreign.
     #[must_use]
     pub fn closed() -> Self {
-        let options = ArenaOptions {
-            page_grains: 1,
-            pages: 0,
-            small_pages: 0,
-            small_grains: 0,
-            max_chunk_pages: 0,
-            movable: true,
-        };
+        let options = ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0, max_chunk_pages: 0 };
         Self::new(options, Arc::new(Table::new(&options.table_shape())))
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Chunk {
     /// First page of the arena where it is mapped.
     pub page: u64,
     pub pages: u64,
-    /// The driver's handle (for segments: the address), opaque here.
+    /// The driver's handle, opaque here.
     pub handle: u64,
     pub alive: bool,
 }

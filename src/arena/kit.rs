@@ -7,14 +7,7 @@ use crate::block::Table;
 
 /// An empty arena whose chunks can move. `small`: the pages of the zone of small blocks, and the longest of those in grains.
 pub(crate) fn arena(page_grains: u64, pages: u64, small: (u64, u64), max_chunk_pages: u64) -> Arena {
-    let options = ArenaOptions {
-        page_grains,
-        pages,
-        small_pages: small.0,
-        small_grains: small.1,
-        max_chunk_pages,
-        movable: true,
-    };
+    let options = ArenaOptions { page_grains, pages, small_pages: small.0, small_grains: small.1, max_chunk_pages };
     Arena::new(options, Arc::new(Table::new(&options.table_shape())))
 }
 

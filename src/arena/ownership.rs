@@ -127,7 +127,7 @@ impl Arena {
     /// Hands `owner` the parts of nobody's free blocks that share a chunk with one of its own: a chunk can move only
     /// if it lies in one block. Less than a chunk changes hands at each border.
     pub fn complete_chunks(&mut self, owner: Owner, epoch: u64) {
-        if !self.options.movable || self.owners[owner as usize].private || self.owners[IDLE as usize].free == 0 {
+        if self.owners[owner as usize].private || self.owners[IDLE as usize].free == 0 {
             return;
         }
         for zone in 0..2 {

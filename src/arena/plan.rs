@@ -60,17 +60,6 @@ impl Plan {
     pub fn moves(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
     }
-
-    /// A segment's plan with no page more than its block needs; `None` if it has none more.
-    #[must_use]
-    pub fn tight(&self, page_grains: u64) -> Option<Self> {
-        let (fill, pages) = (*self.fills.first()?, self.grains.div_ceil(page_grains));
-        (pages < fill.pages).then(|| Self {
-            ranges: vec![(fill.page, pages)],
-            fills: vec![Fill { pages, ..fill }],
-            ..self.clone()
-        })
-    }
 }
 
 /// Of windows that lack as many pages, the one in the tightest run: a run that is used up leaves no rest of a page. Runs with so many
@@ -101,9 +90,6 @@ impl Arena {
     /// no addresses are left.
     #[must_use]
     pub fn plan(&mut self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
-        if !self.options.movable {
-            return self.plan_segment(grains);
-        }
         self.know_pages();
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
@@ -121,34 +107,8 @@ impl Arena {
     /// The same with new memory alone: nothing moves.
     #[must_use]
     pub fn plan_new(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
-        if !self.options.movable {
-            return self.plan_segment(grains);
-        }
         let (least, _) = self.windows(owner, grains);
         Some(self.fill(grains, least?, Vec::new(), chunking))
-    }
-
-    /// A segment of its own, a page away from its neighbour so that blocks never span two segments.
-    fn plan_segment(&self, grains: u64) -> Option<Plan> {
-        let page_grains = self.options.page_grains;
-        let bytes_pages = grains.div_ceil(page_grains);
-        // Small requests share a page, middling ones ten, as other pools do; large ones get what they need.
-        let pages = match bytes_pages {
-            0..=1 if self.zone_for(grains) == 0 => 1,
-            0..=5 => 10,
-            more => more,
-        };
-        let zone = self.zone_for(grains);
-        let (&start, &first) =
-            self.holes[zone].iter().find(|&(_, &id)| self.slab[id].len > (pages + 1) * page_grains)?;
-        let page = start / page_grains + 1;
-        Some(Plan {
-            start: page * page_grains,
-            grains,
-            first,
-            ranges: vec![(page, pages)],
-            fills: vec![Fill { page, pages, source: Source::Create }],
-        })
     }
 
     // ---- which window --------------------------------------------------------------------------------

@@ -10,14 +10,8 @@ const COUNT: u32 = 1000;
 const PAGE: u64 = 4096;
 
 fn arena(pages: u64) -> Arena {
-    let options = ArenaOptions {
-        page_grains: PAGE,
-        pages,
-        small_pages: pages / 4,
-        small_grains: 512,
-        max_chunk_pages: 0,
-        movable: true,
-    };
+    let options =
+        ArenaOptions { page_grains: PAGE, pages, small_pages: pages / 4, small_grains: 512, max_chunk_pages: 0 };
     Arena::new(options, Arc::new(Table::new(&options.table_shape())))
 }
 

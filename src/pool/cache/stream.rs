@@ -26,8 +26,7 @@ pub(crate) struct Stream {
     /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
     /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
     pub durable: AtomicBool,
-    /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools, and where
-    /// blocks lie as in the arena.
+    /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools.
     pub beginning: Beginning,
     pub layout: Layout,
     /// Of a block that is live here, of length and framework 0.
@@ -48,8 +47,6 @@ pub(crate) struct Stream {
 pub(crate) struct Layout {
     pub base: Address,
     pub table: Arc<Table>,
-    /// Each as far from the base as its grain is from the first.
-    pub as_in_arena: bool,
 }
 
 /// What a hit changes.
@@ -140,7 +137,7 @@ impl Stream {
 
     /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.
     pub fn open_or_shut(&self, routed: bool) {
-        let open = self.is_durable() && self.layout.as_in_arena && !routed;
+        let open = self.is_durable() && !routed;
         self.beginning.set(open.then_some(self.slot));
     }
 

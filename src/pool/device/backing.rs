@@ -1,19 +1,23 @@
 //! Where a pool's memory comes from: a device's own, or pinned memory of the host that devices reach.
 //!
-//! Pinned memory is physical memory of a NUMA node, mapped like a device's, so that the one algorithm serves both;
-//! where the driver cannot do that, plain segments of page-locked memory.
+//! Pinned memory is physical memory of a NUMA node, mapped like a device's, so that the one algorithm serves both.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use crate::driver::{
-    Access, Capabilities, Driver, DriverError, ErrorKind, HostFlags, Physical, PhysicalOptions, Place, Result, Share,
-    process,
+    Access, Capabilities, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Result, Share, process,
 };
 use crate::pool::options::{Location, Options};
 use crate::pool::report::snapshot::{Mapping, Observed, Observer};
 use crate::units::{Address, DeviceId};
+
+fn unsupported(device: DeviceId, what: &str) -> DriverError {
+    let detail =
+        format!("a pool of device {device} needs {what}, which this driver lacks; use a resource without a pool there");
+    DriverError::new(ErrorKind::Unsupported, "pool", detail)
+}
 
 /// The memory behind one device's pool.
 #[derive(Debug)]
@@ -22,8 +26,6 @@ pub(crate) struct Backing {
     /// Whose memory it is, or whose streams use the pinned memory.
     device: DeviceId,
     place: Place,
-    /// Virtual memory: chunks can be mapped anywhere. Else plain segments.
-    pub movable: bool,
     /// Smallest size and alignment of a chunk, in bytes.
     pub granularity: u64,
     /// All there is of such memory, in bytes.
@@ -45,29 +47,27 @@ impl Backing {
             driver: Arc::clone(driver),
             device,
             place: Place::Device(device),
-            movable: capabilities.vmm,
             granularity: capabilities.granularity,
             total: driver.memory_info(device)?.total,
             shareable: capabilities.posix_fd,
             others: RwLock::default(),
             observed: RwLock::default(),
         };
-        let Location::Host { numa_node } = options.location else { return Ok(backing) };
+        let Location::Host { numa_node } = options.location else {
+            return if capabilities.vmm { Ok(backing) } else { Err(unsupported(device, "virtual memory management")) };
+        };
+        if !(capabilities.vmm && capabilities.host_numa) {
+            return Err(unsupported(device, "physical memory on a NUMA node (CUDA 12.2)"));
+        }
         backing.total = process::host_memory()?;
-        backing.movable = capabilities.vmm && capabilities.host_numa;
         backing.place = match numa_node.or(capabilities.numa_node) {
             Some(node) => Place::HostNuma(node),
             None => Place::HostNumaCurrent,
         };
-        if backing.movable {
-            backing.granularity = driver.granularity(device, &backing.physical_options(), false)?;
-            let everybody = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
-            let access = everybody.chain([backing.place]).map(|place| (place, Access::ReadWrite));
-            *backing.others.write() = access.collect();
-        } else if let Some(node) = numa_node {
-            let detail = format!("pinned memory on NUMA node {node} asked for, and this driver cannot choose a node");
-            return Err(DriverError::new(ErrorKind::Unsupported, "pinned pool", detail));
-        }
+        backing.granularity = driver.granularity(device, &backing.physical_options(), false)?;
+        let everybody = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
+        let access = everybody.chain([backing.place]).map(|place| (place, Access::ReadWrite));
+        *backing.others.write() = access.collect();
         Ok(backing)
     }
 
@@ -83,7 +83,7 @@ impl Backing {
 
     /// Whether memory can be given to other processes as a file descriptor.
     pub fn is_shareable(&self) -> bool {
-        self.movable && self.shareable
+        self.shareable
     }
 
     fn physical_options(&self) -> PhysicalOptions {
@@ -139,29 +139,6 @@ impl Backing {
         Ok(())
     }
 
-    // ---- plain segments ------------------------------------------------------------------------------
-
-    pub fn allocate(&self, bytes: u64) -> Result<Address> {
-        let at = if self.is_host() {
-            let flags = HostFlags { portable: true, mapped: true, write_combined: false };
-            self.driver.host_allocate(self.device, bytes, flags)?
-        } else {
-            self.driver.allocate(self.device, bytes)?
-        };
-        self.tell(Mapping::Mapped, at, bytes);
-        Ok(at)
-    }
-
-    pub fn free(&self, at: Address, bytes: u64) -> Result<()> {
-        if self.is_host() {
-            self.driver.host_free(self.device, at)?;
-        } else {
-            self.driver.free(self.device, at)?;
-        }
-        self.tell(Mapping::Unmapped, at, bytes);
-        Ok(())
-    }
-
     // ---- who is told ---------------------------------------------------------------------------------
 
     pub fn observe(&self, observer: Option<Observer>) {
@@ -180,7 +157,7 @@ impl Backing {
 
     /// What another device may do with the memory.
     pub fn access_of(&self, peer: DeviceId) -> Access {
-        if self.place == Place::Device(peer) || (self.is_host() && !self.movable) {
+        if self.place == Place::Device(peer) {
             return Access::ReadWrite;
         }
         let others = self.others.read();

@@ -10,7 +10,6 @@ mod peers;
 pub(crate) mod pressure;
 pub(crate) mod reclaim;
 pub(crate) mod scavenger;
-pub(crate) mod segments;
 pub(crate) mod slow_path;
 pub(crate) mod state;
 pub(crate) mod times;
@@ -25,7 +24,6 @@ use parking_lot::{Mutex, RwLock};
 use self::backing::Backing;
 use self::pressure::Pressure;
 use self::scavenger::Tidier;
-use self::segments::Segments;
 use self::slow_path::Asker;
 use self::state::Inner;
 use self::times::Times;
@@ -56,11 +54,10 @@ pub struct DevicePool {
     pub(crate) capabilities: Capabilities,
     pub(crate) options: Options,
     pub(crate) backing: Backing,
-    /// Start and length of the reservation; for plain segments the start is 0.
+    /// Start and length of the reservation.
     pub(crate) base: Address,
     pub(crate) span: u64,
     pub(crate) table: Arc<Table>,
-    pub(crate) segments: Option<RwLock<Segments>>,
     pub(crate) inner: Biased<Inner, Sleeping, ARENA>,
     pub(crate) streams: RwLock<Streams>,
     /// Private pools that take allocations now; 0 on the fast way.
@@ -124,7 +121,7 @@ impl DevicePool {
             )));
         }
         let span = (backing.total * ADDRESSES_PER_BYTE).next_multiple_of(granularity);
-        let base = if backing.movable { backing.reserve(span)? } else { Address(0) };
+        let base = backing.reserve(span)?;
         let pages = span / granularity;
         let shape = ArenaOptions {
             page_grains: granularity / GRAIN,
@@ -132,7 +129,6 @@ impl DevicePool {
             small_pages: pages / 4,
             small_grains: SMALL / GRAIN,
             max_chunk_pages: options.max_chunk / granularity,
-            movable: backing.movable,
         };
         let table = Arc::new(Table::new(&shape.table_shape()));
         let arena = Arena::new(shape, Arc::clone(&table));
@@ -146,7 +142,6 @@ impl DevicePool {
             base,
             span,
             table,
-            segments: (!backing.movable).then(RwLock::default),
             backing,
             streams: RwLock::default(),
             routes: RwLock::default(),
@@ -384,28 +379,20 @@ impl DevicePool {
 
     #[inline]
     pub(crate) fn address(&self, start: u64) -> Address {
-        match &self.segments {
-            None => self.base.plus(start * GRAIN),
-            Some(segments) => segments.read().address(start),
-        }
+        self.base.plus(start * GRAIN)
     }
 
     /// The grain at an address of this device's pool, whatever is there.
     #[inline]
     pub(crate) fn grain(&self, at: Address) -> Option<u64> {
-        match &self.segments {
-            None => {
-                let offset = at.0.wrapping_sub(self.base.0);
-                (offset < self.span).then_some(offset / GRAIN)
-            }
-            Some(segments) => segments.read().grain(at),
-        }
+        let offset = at.0.wrapping_sub(self.base.0);
+        (offset < self.span).then_some(offset / GRAIN)
     }
 
-    /// Whether the address lies in the reservation. Never, for plain segments.
+    /// Whether the address lies in the reservation.
     #[inline]
     pub(crate) fn spans(&self, at: Address) -> bool {
-        self.segments.is_none() && at.0.wrapping_sub(self.base.0) < self.span
+        at.0.wrapping_sub(self.base.0) < self.span
     }
 
     /// Whether the address belongs to this device's pool.

@@ -17,7 +17,7 @@ impl DevicePool {
     ///
     /// # Errors
     /// [`Error::Invalid`] for the pool's own device, [`Error::Unsupported`] where the devices cannot reach each
-    /// other or the memory is plain segments. The access is then as before.
+    /// other. The access is then as before.
     pub fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {
         if peer == self.device || self.backing.is_host() {
             if access == Access::ReadWrite {
@@ -27,7 +27,7 @@ impl DevicePool {
                 "device {peer} uses this pool's memory anyway: its access cannot be taken away"
             )));
         }
-        if !self.backing.movable || !self.driver.can_access_peer(self.device, peer)? {
+        if !self.driver.can_access_peer(self.device, peer)? {
             return Err(Error::Unsupported(
                 format!("device {peer} cannot be given access to memory of device {}", self.device).into(),
             ));

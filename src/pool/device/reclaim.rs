@@ -6,11 +6,9 @@ use super::DevicePool;
 pub(crate) type Step = fn(&DevicePool, u64) -> bool;
 
 /// In order. The wait at the end is for what the callbacks freed.
-pub(crate) const STEPS: [Step; 7] = [
+pub(crate) const STEPS: [Step; 6] = [
     |pool, _| pool.wait_for_pending(),
     |pool, _| pool.clear_quarantine(),
-    // Chunks can be moved and need no releasing; segments cannot.
-    |pool, _| pool.segments.is_some() && pool.release_spare(0) > 0,
     |pool, _| {
         !pool.backing.is_host() && pool.capabilities.driver_pools && pool.driver.trim_driver_pools(pool.device).is_ok()
     },

@@ -146,12 +146,9 @@ impl DevicePool {
             if let Some(start) = inner.arena.take(asker.owner, grains) {
                 return Ok(Ok(start));
             }
-            let Some(mut plan) = self.plan(&mut inner, asker, grains, may_move, chunking) else {
+            let Some(plan) = self.plan(&mut inner, asker, grains, may_move, chunking) else {
                 return Ok(Err(Shortage::Addresses));
             };
-            if self.segments.is_some() && self.over_limit(&inner, &plan) > 0 {
-                plan = plan.tight(self.backing.granularity / GRAIN).unwrap_or(plan);
-            }
             let new_bytes = self.lacking(&inner, &plan);
             let held = self.physical(&inner);
             let over = self.over_limit(&inner, &plan);
@@ -181,7 +178,7 @@ impl DevicePool {
                 }
                 return Ok(Err(Shortage::Limit(over)));
             }
-            if new_bytes > 0 && !prepared && self.backing.is_host() && self.segments.is_none() {
+            if new_bytes > 0 && !prepared && self.backing.is_host() {
                 // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
                 let made = inner.unlocked(|| self.prepare(&plan));
                 inner.growth.pinned(pinning(made.iter().map(|&(_, bytes)| bytes).sum()));
@@ -275,9 +272,6 @@ impl DevicePool {
 
     /// Maps what a plan asks for and commits it. On an error everything is as before.
     fn carry_out(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
-        if self.segments.is_some() {
-            return self.carry_out_segment(inner, plan, asker);
-        }
         self.compare_with_free(plan)?;
         let steals = plan.moves();
         // Raised before anything moves: the old places stay mapped until it has passed.
@@ -301,26 +295,6 @@ impl DevicePool {
         }
         self.unmap_retired(inner);
         tracing::debug!(device = %self.device, bytes = plan.grains * GRAIN, steals, created = created.len(), "room made");
-        Ok(())
-    }
-
-    fn carry_out_segment(&self, inner: &mut Inner, plan: &Plan, asker: Asker<'_>) -> crate::driver::Result<()> {
-        let Some((fill, segments)) = plan.fills.first().zip(self.segments.as_ref()) else { return Ok(()) };
-        let bytes = fill.pages * self.backing.granularity;
-        let at = match self.backing.allocate(bytes) {
-            Ok(at) => at,
-            Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                // There may be room for the block alone, if not for the others that would have shared its segment.
-                let tight = plan.tight(self.backing.granularity / GRAIN).ok_or(error)?;
-                return self.carry_out_segment(inner, &tight, asker);
-            }
-            Err(error) => return Err(error),
-        };
-        segments.write().add(at, bytes, fill.page * self.backing.granularity / GRAIN);
-        let epoch = asker.epoch(inner);
-        inner.arena.commit(plan, asker.owner, epoch, &[at.0]);
-        inner.figures.growths += 1;
-        self.note_growth(inner, true);
         Ok(())
     }
 

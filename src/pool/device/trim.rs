@@ -6,7 +6,7 @@ use super::state::Inner;
 use crate::driver::{DriverError, ErrorKind, Physical};
 use crate::pool::graph::private::is_captured;
 use crate::pool::order::event_pair::Rounds;
-use crate::units::{Address, GRAIN};
+use crate::units::GRAIN;
 
 impl DevicePool {
     /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
@@ -25,11 +25,6 @@ impl DevicePool {
             Some(error) => Err(error.into()),
             None => Ok(released),
         }
-    }
-
-    /// The same for memory that is proven unused already.
-    pub(crate) fn release_spare(&self, keep: u64) -> u64 {
-        self.release_down_to(keep).0
     }
 
     /// The same, `part` bytes at a time, with the arena free for requests in between. Nothing while a capture is announced: a fence raised
@@ -80,19 +75,11 @@ impl DevicePool {
                 break;
             }
             let bytes = self.page_bytes(spare.pages);
-            match &self.segments {
-                Some(segments) => {
-                    let at = Address(spare.handle);
-                    self.backing.free(at, bytes).inspect(|()| segments.write().remove(at))
-                }
-                None => self.backing.unmap(self.page_address(spare.page), bytes),
-            }?;
+            self.backing.unmap(self.page_address(spare.page), bytes)?;
             inner.arena.forget(spare);
             inner.figures.releases += 1;
-            if self.segments.is_none() {
-                let physical = Physical(spare.handle);
-                self.backing.release(physical).inspect_err(|_| inner.orphans.push((physical, bytes)))?;
-            }
+            let physical = Physical(spare.handle);
+            self.backing.release(physical).inspect_err(|_| inner.orphans.push((physical, bytes)))?;
         }
         Ok(())
     }
@@ -127,19 +114,13 @@ impl DevicePool {
             unmap(old.page, old.pages);
         }
         for chunk in inner.arena.all_chunks() {
-            if self.segments.is_some() {
-                again("free", &|| self.backing.free(Address(chunk.handle), self.page_bytes(chunk.pages)));
-                continue;
-            }
             unmap(chunk.page, chunk.pages);
             release(Physical(chunk.handle));
         }
         for &(physical, _) in inner.orphans.iter().chain(&inner.prepared) {
             release(physical);
         }
-        if self.segments.is_none() {
-            again("unreserve", &|| self.backing.unreserve(self.base, self.span));
-        }
+        again("unreserve", &|| self.backing.unreserve(self.base, self.span));
         *inner = Inner::new(crate::arena::Arena::closed(), self.driver.now());
         let streams = std::mem::take(&mut *self.streams.write());
         // Threads that used a stream lately keep it in memory; what it has of the driver goes now.

@@ -153,7 +153,7 @@ impl DevicePool {
     }
 
     fn layout(&self) -> Layout {
-        Layout { base: self.base, table: Arc::clone(&self.table), as_in_arena: self.segments.is_none() }
+        Layout { base: self.base, table: Arc::clone(&self.table) }
     }
 
     /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
