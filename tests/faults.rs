@@ -500,21 +500,6 @@ fn a_plain_segment_is_as_small_as_it_must_be_where_memory_is_short() {
 }
 
 #[test]
-fn blocks_of_plain_segments_have_their_addresses_from_the_segment_whichever_way_they_are_given_out() {
-    let driver = driver(HostOptions { vmm: false, ..small() });
-    let pool = pool_on(&driver, Options::default());
-    let first = pool.malloc(4096, DEVICE, LEGACY, 0).unwrap();
-    pool.free(first, LEGACY).unwrap();
-    // Long enough for this thread to hold the front.
-    for _ in 0..2000 {
-        let quick = pool.malloc_quick(4096, DEVICE, LEGACY, 0);
-        let block = quick.unwrap_or_else(|| pool.malloc(4096, DEVICE, LEGACY, 0).unwrap());
-        assert_eq!(block, first);
-        pool.free(block, LEGACY).unwrap();
-    }
-}
-
-#[test]
 fn a_pool_that_ends_leaves_nothing_in_the_driver_though_a_thread_that_used_it_lives_on() {
     let driver = driver(small());
     let pool = pool_on(&driver, Options::default());

@@ -2,9 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Once};
-use std::time::{Duration, Instant};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -47,47 +46,6 @@ pub fn when_exiting(handler: extern "C" fn()) {
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
-
-/// Linux's numbers for two commands of `membarrier`; `libc` has none.
-const REGISTER: libc::c_int = 1 << 4;
-const BARRIER: libc::c_int = 1 << 3;
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: takes numbers only.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-}
-
-/// Whether the kernel refused a barrier after it had agreed to give them.
-static REFUSED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the kernel can do what [`pass_barrier_everywhere`] is for. May become false, never true again.
-pub fn can_pass_barrier_everywhere() -> bool {
-    static ABLE: LazyLock<bool> = LazyLock::new(|| membarrier(REGISTER));
-    *ABLE && !REFUSED.load(Ordering::Relaxed)
-}
-
-/// Makes every thread of the process that runs now pass a full memory barrier; the others passed one when they stopped. Takes
-/// microseconds. Only of use after [`can_pass_barrier_everywhere`] said so.
-///
-/// The kernel may refuse it all the same: a seccomp filter was set since, or it has no memory. Then this waits instead, for far longer
-/// than any store stays in its processor, and says so from then on.
-pub fn pass_barrier_everywhere() {
-    if membarrier(BARRIER) {
-        return;
-    }
-    let error = io::Error::last_os_error();
-    if !REFUSED.swap(true, Ordering::Relaxed) {
-        tracing::warn!(%error, "membarrier is refused since; locks are taken with atomic instructions from now on");
-    }
-    // A store reaches the cache within a microsecond, and when its thread is interrupted, at once. No system call, as that may be refused too.
-    let begun = Instant::now();
-    while begun.elapsed() < STORES_ARE_SEEN {
-        std::hint::spin_loop();
-    }
-}
-
-/// After so long a store of any thread is seen by all.
-const STORES_ARE_SEEN: Duration = Duration::from_millis(5);
 
 /// All memory of the host, in bytes.
 pub fn host_memory() -> super::Result<u64> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::device::pressure::Callback;
+use super::device::trim::trim;
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::units::DeviceId;
@@ -13,13 +14,13 @@ impl Pool {
     /// # Errors
     /// The driver's, if it refused.
     pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
-        self.device(device)?.trim(keep)
+        trim(self.device(device)?, keep)
     }
 
     /// Trims every device that was used.
     pub fn trim_all(&self) {
         for home in self.opened() {
-            if let Err(error) = home.trim(0) {
+            if let Err(error) = trim(home, 0) {
                 tracing::warn!(device = %home.device(), %error, "trim");
             }
         }
@@ -78,7 +79,7 @@ impl Pool {
     /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
     /// who were added. Says whether anything was given.
     pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
-        let trimmed = self.devices.trim(device) > 0;
+        let trimmed = self.trim_spare(device) > 0;
         self.pressure.call(device, bytes) | trimmed
     }
 }

@@ -9,7 +9,9 @@
 //! `shared` holds the one pool of the process that every framework uses.
 
 mod block_info;
+mod blocks;
 mod cache;
+mod captures;
 mod device;
 mod graph;
 mod limits;
@@ -19,16 +21,21 @@ mod order;
 mod pool;
 mod report;
 mod shared;
+mod sharing;
 mod streams;
 
 pub use block_info::Account;
+pub(crate) use cache::fast::{Declined, Left};
 pub use cache::stream::TAGS;
-pub use device::DevicePool;
-pub(crate) use device::export::Export;
+pub use device::device_pool::DevicePool;
+pub(crate) use device::free::Behind;
+pub use device::observer::{Mapping, Observer};
 pub use device::pressure::Callback;
-pub use graph::private::{Filter, own_private_id};
+pub(crate) use device::state::Export;
+pub use graph::id::own_private_id;
+pub use graph::routes::Filter;
 pub use options::{Location, Options};
 pub use pool::Pool;
-pub use report::snapshot::{BlockInfo, BlockState, Mapping, Observer};
+pub use report::snapshot::{BlockInfo, BlockState};
 pub use report::stats::{Stats, StreamStats};
 pub use shared::{configure, existing, shared};

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::cache::hit::{self, Recent};
 use super::cache::stream::Stream;
+use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
-use super::device::DevicePool;
-use super::device::pressure::{Pressure, Source, announce};
-use super::device::scavenger::Tidier;
-use super::graph::private::Filter;
+use super::device::device_pool::DevicePool;
+use super::device::free::record_use;
+use super::device::pressure::{Pressure, Source, Spare, announce};
+use super::device::scavenger::Scavenger;
+use super::device::trim::trim;
 use super::options::{Location, Options};
-use super::report::stats::{Stats, StreamStats};
-use super::streams::registry::Standing;
-use crate::block::block_grains;
+use super::report::stats::{Stats, StreamStats, check, stats, stream_stats};
+use super::report::text;
 use crate::driver::{self, Choice, Driver};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
@@ -28,19 +28,19 @@ use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 /// is a default stream, registered, or recorded as a further user of a live block.
 #[derive(Debug)]
 pub struct Pool {
-    id: u64,
+    pub(super) id: u64,
     driver: Arc<dyn Driver>,
     options: Options,
-    pub(crate) devices: Arc<Devices>,
-    /// One device is opened at a time.
-    opening: Mutex<()>,
+    devices: Arc<Devices>,
+    /// One device is opened at a time. What looks after those that are.
+    opening: Mutex<Vec<Scavenger>>,
     pub(crate) pressure: Arc<Pressure>,
 }
 
 /// A pool's devices, as other pools know them, which may ask them for memory and keep nothing alive by that but this.
 #[derive(Debug)]
-pub(crate) struct Devices {
-    pub open: Box<[OnceLock<Arc<DevicePool>>]>,
+pub(super) struct Devices {
+    open: Box<[OnceLock<Arc<DevicePool>>]>,
     /// Whether the pool has ended. Read-locked by who uses its devices without holding the pool.
     ended: RwLock<bool>,
 }
@@ -50,12 +50,23 @@ impl Devices {
         Self { open: (0..count).map(|_| OnceLock::new()).collect(), ended: RwLock::new(false) }
     }
 
-    /// Gives back what one of them can spare, if it was ever used. Returns the bytes that went.
-    pub fn trim(&self, device: DeviceId) -> u64 {
-        let ended = self.ended.read();
-        let home = self.open.get(device.0 as usize).and_then(OnceLock::get).filter(|_| !*ended);
-        home.map_or(0, |home| home.trim(0).unwrap_or(0))
+    fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+        self.open.iter().filter_map(OnceLock::get)
     }
+}
+
+impl Spare for Devices {
+    fn trim(&self, device: DeviceId) -> u64 {
+        let ended = self.ended.read();
+        let open = self.open.get(device.0 as usize).and_then(OnceLock::get).filter(|_| !*ended);
+        open.map_or(0, |open| trim(open, 0).unwrap_or(0))
+    }
+}
+
+/// A stream as the fast path left it: what it names, and whether it is known to be captured.
+pub(super) struct Found {
+    pub stream: Arc<Stream>,
+    pub captured: bool,
 }
 
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -92,13 +103,9 @@ impl Pool {
         let devices = Arc::new(Devices::new(driver.device_count()));
         let source = Source { memory: driver.memory(), host: options.location != Location::Device };
         let pressure = Arc::new(Pressure::new(id, source));
-        announce(id, source, Arc::downgrade(&devices));
-        Ok(Arc::new(Self { id, driver, options, devices, opening: Mutex::new(()), pressure }))
-    }
-
-    /// What tells this pool from every other of the process; never 0.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+        let spare: std::sync::Weak<dyn Spare> = Arc::downgrade(&devices) as _;
+        announce(id, source, spare);
+        Ok(Arc::new(Self { id, driver, options, devices, opening: Mutex::default(), pressure }))
     }
 
     /// The driver's name: `"cuda"` or `"host"`.
@@ -140,7 +147,7 @@ impl Pool {
         if let Some(open) = place.get() {
             return Ok(open);
         }
-        let _one_at_a_time = self.opening.lock();
+        let mut scavengers = self.opening.lock();
         if let Some(open) = place.get() {
             return Ok(open);
         }
@@ -149,8 +156,7 @@ impl Pool {
         let fresh = Arc::new(fresh);
         if self.options.give_back_ms > 0 {
             let idle = Duration::from_millis(self.options.give_back_ms.into());
-            let tidier = Tidier::start(&fresh, idle).inspect_err(|_| fresh.close())?;
-            *fresh.tidier.lock() = Some(tidier);
+            scavengers.push(Scavenger::start(&fresh, idle).inspect_err(|_| fresh.close())?);
         }
         Ok(place.get_or_init(|| fresh))
     }
@@ -169,128 +175,15 @@ impl Pool {
     }
 
     pub(crate) fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
-        self.devices.open.iter().filter_map(OnceLock::get)
+        self.devices.opened()
     }
 
-    // ---- memory --------------------------------------------------------------------------------------
-
-    /// Allocates `bytes` on `device`, usable on `stream` from now on. 0 bytes give the null address.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing was changed.
-    #[inline(always)]
-    pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        match self.near(device, stream, DevicePool::is_as_known).and_then(|near| near.malloc(bytes, tag)) {
-            Some(address) => Ok(address),
-            None => self.malloc_missed(bytes, device, stream, tag),
-        }
+    /// Gives back what a device's pool can spare, if it was ever used. Returns the bytes that went.
+    pub(crate) fn trim_spare(&self, device: DeviceId) -> u64 {
+        self.devices.trim(device)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn malloc_missed(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        let grains = self.grains(bytes, device)?;
-        if grains == 0 {
-            return Ok(Address(0));
-        }
-        self.on_stream(device, stream, |home, stream, captured| {
-            Ok(home.asked(bytes, home.allocate(stream, grains, tag, captured)?))
-        })
-    }
-
-    /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of
-    /// pinned memory. Takes what is proven unused, or grows; waits only where neither is possible.
-    ///
-    /// # Errors
-    /// As [`Pool::malloc`].
-    pub fn malloc_ready(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        let grains = self.grains(bytes, device)?;
-        if grains == 0 {
-            return Ok(Address(0));
-        }
-        self.on_stream(device, stream, |home, stream, captured| {
-            Ok(home.asked(bytes, home.allocate_ready(stream, grains, tag, captured)?))
-        })
-    }
-
-    /// How many grains a request needs, if it can be made here at all.
-    pub(crate) fn grains(&self, bytes: u64, device: i32) -> Result<u64> {
-        if driver::process::is_forked() {
-            return Err(Error::Forked);
-        }
-        if bytes > i64::MAX as u64 {
-            return Err(Error::invalid(format_args!(
-                "{bytes} bytes asked for: no size is that large; a negative number reads as one"
-            )));
-        }
-        if bytes == 0 {
-            self.device(device)?;
-        }
-        Ok(block_grains(bytes))
-    }
-
-    /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
-    ///
-    /// # Errors
-    /// [`Error::BadFree`] if no live block starts there; nothing was changed.
-    #[inline(always)]
-    pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        self.free_by(at, stream, DevicePool::free)
-    }
-
-    /// The same, and also behind what the stream of the allocation has now, whether it is still alive or not: for
-    /// callers that free on whatever stream happens to be current.
-    ///
-    /// # Errors
-    /// As [`Pool::free`].
-    pub fn free_behind_both(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        self.free_by(at, stream, DevicePool::free_behind_both)
-    }
-
-    /// The same behind everything that the device has now, whoever queued it: for memory that was in hands that do not
-    /// say which streams used it.
-    ///
-    /// # Errors
-    /// As [`Pool::free`].
-    pub fn free_behind_everything(&self, at: Address) -> Result<()> {
-        if at.0 == 0 {
-            return Ok(());
-        }
-        let device = self.device_of(at)?;
-        self.on_stream(device, StreamHandle::LEGACY, |home, stream, captured| {
-            home.free_behind_everything(stream, at, captured)
-        })
-    }
-
-    /// The ways to free in the order of a stream differ only where a hit does not do.
-    #[inline(always)]
-    fn free_by(
-        &self,
-        at: Address,
-        stream: StreamHandle,
-        free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
-    ) -> Result<()> {
-        let near = self.near_block(at, stream, DevicePool::is_as_known);
-        match near.and_then(|near| near.free_fenced(at, |_, _, _| Some(()))) {
-            Some(()) => Ok(()),
-            None => self.free_missed(at, stream, free),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_missed(
-        &self,
-        at: Address,
-        stream: StreamHandle,
-        free: impl Fn(&DevicePool, &Arc<Stream>, Address, bool) -> Result<()>,
-    ) -> Result<()> {
-        if at.0 == 0 {
-            return Ok(());
-        }
-        let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream, captured| free(home, stream, at, captured))
-    }
+    // ---- blocks --------------------------------------------------------------------------------------
 
     /// Notes that the block is also used on `stream`, which must live until the block is freed. The block
     /// is reused only once the work that `stream` has at the time of the free is done.
@@ -299,7 +192,7 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts at `at`.
     pub fn record_use(&self, at: Address, stream: StreamHandle) -> Result<()> {
         let device = self.device_of(at)?;
-        self.on_stream(device, stream, |home, stream, _| home.record_use(stream, at))
+        self.on_stream(None, device, stream, |pool, found| record_use(pool, &found.stream, at))
     }
 
     /// The block around an address: its start and its size in bytes, as rounded up to 512.
@@ -325,41 +218,45 @@ impl Pool {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
-        let found = self.opened().find(|home| home.contains(at));
-        found.map(|home| home.device().0 as i32).ok_or_else(|| {
+        let found = self.opened().find(|pool| pool.layout.grain(at).is_some());
+        found.map(|pool| pool.device().0 as i32).ok_or_else(|| {
             Error::BadFree(format!("{at} is not memory of this pool: free it where it was allocated").into())
         })
     }
 
     // ---- streams -------------------------------------------------------------------------------------
 
-    /// Calls `work` with what a handle names on a device, from this thread's recent streams where it is there, and
-    /// with whether that stream is known to be captured.
-    pub(crate) fn on_stream<T>(
+    /// Calls `work` with what a handle names on a device: what was `found`, else from this thread's recent streams if it is there.
+    pub(super) fn on_stream<T>(
         &self,
+        found: Option<Found>,
         device: i32,
         handle: StreamHandle,
-        work: impl Fn(&DevicePool, &Arc<Stream>, bool) -> Result<T>,
+        work: impl FnOnce(&DevicePool, &Found) -> Result<T>,
     ) -> Result<T> {
-        let handle = handle.canonical();
-        let known = hit::recall(self.id, device, handle, |home, stream| {
-            let standing = home.standing(stream);
-            (standing != Standing::Stale).then(|| work(home, stream, standing == Standing::Captured))
-        });
-        if let Some(result) = known {
-            return result;
-        }
-        let home = self.device(device)?;
-        let stream = home.stream(handle)?;
-        let fresh = Recent {
-            pool: self.id,
-            device: home.device(),
-            handle,
-            home: Arc::clone(home),
-            stream: Arc::clone(&stream),
+        let pool = self.device(device)?;
+        let found = match found {
+            Some(found) => found,
+            None => self.find_stream(pool, device, handle.canonical())?,
         };
-        hit::remember(fresh);
-        work(home, &stream, home.standing(&stream) == Standing::Captured)
+        work(pool, &found)
+    }
+
+    fn find_stream(&self, pool: &DevicePool, device: i32, handle: StreamHandle) -> Result<Found> {
+        if let Some(stream) = thread_cache::recall(self.id, device, handle) {
+            let standing = stream.standing();
+            if standing != Standing::Stale {
+                return Ok(Found { captured: standing == Standing::Captured, stream });
+            }
+        }
+        let stream = pool.stream(handle)?;
+        thread_cache::remember(self.id, &stream);
+        Ok(Found { captured: stream.standing() == Standing::Captured, stream })
+    }
+
+    /// The device's pool that a stream of this pool is of.
+    pub(super) fn open_of(&self, stream: &Stream) -> Option<&Arc<DevicePool>> {
+        self.devices.open.get(stream.gpu.device.0 as usize).and_then(OnceLock::get)
     }
 
     /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.
@@ -398,33 +295,6 @@ impl Pool {
         Ok(())
     }
 
-    // ---- private pools -------------------------------------------------------------------------------
-
-    /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn private_begin(&self, device: i32, id: u128, takes: Filter) -> Result<()> {
-        self.device(device)?.private_begin(id, takes);
-        Ok(())
-    }
-
-    /// Ends the newest [`Pool::private_begin`] of this id.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if none is under way.
-    pub fn private_end(&self, device: i32, id: u128) -> Result<()> {
-        self.device(device)?.private_end(id)
-    }
-
-    /// Lets go of one hold; with the last, the pool's memory goes back to everybody.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] for an unknown id.
-    pub fn private_release(&self, device: i32, id: u128) -> Result<()> {
-        self.device(device)?.private_release(id)
-    }
-
     // ---- figures -------------------------------------------------------------------------------------
 
     /// A device's figures.
@@ -432,7 +302,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn stats(&self, device: i32) -> Result<Stats> {
-        Ok(self.device(device)?.stats())
+        Ok(stats(self.device(device)?))
     }
 
     /// One stream's figures; zeros for a stream that was never used.
@@ -440,7 +310,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn stream_stats(&self, device: i32, stream: StreamHandle) -> Result<StreamStats> {
-        Ok(self.device(device)?.stream(stream)?.stats())
+        Ok(stream_stats(&*self.device(device)?.stream(stream)?))
     }
 
     /// Makes the present figures the peaks.
@@ -448,7 +318,9 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn reset_peaks(&self, device: i32) -> Result<()> {
-        self.device(device)?.reset_peaks();
+        let pool = self.device(device)?;
+        pool.reset_live_peak();
+        pool.reset_physical_peak();
         Ok(())
     }
 
@@ -457,7 +329,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn report(&self, device: i32) -> Result<String> {
-        Ok(self.device(device)?.report())
+        Ok(text::report(self.device(device)?))
     }
 
     /// Verifies every equation of the pool. Slow; for tests. What other threads allocate or free meanwhile may not fit them.
@@ -465,7 +337,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Invalid`] with a sentence about the first equation that fails.
     pub fn check(&self, device: i32) -> Result<()> {
-        self.device(device)?.check().map_err(Error::invalid)
+        check(self.device(device)?).map_err(Error::invalid)
     }
 }
 
@@ -475,12 +347,13 @@ impl Drop for Pool {
             return;
         }
         // Another pool may be trimming this one: it ends after that, and before this call does.
+        self.opening.get_mut().drain(..).for_each(Scavenger::end);
         let mut ended = self.devices.ended.write();
         *ended = true;
         for home in self.opened() {
             home.close();
         }
         // This thread's recent streams would keep the emptied pools in memory.
-        hit::forget(self.id);
+        thread_cache::forget(self.id);
     }
 }

@@ -138,12 +138,12 @@ impl MemoryResource for OwnPool {
     fn allocate_at_once(&self, bytes: u64, stream: StreamHandle) -> Option<Address> {
         // Memory for the host needs proof that nothing queued uses it; a hit has none.
         let is_plain = !self.closed.load(Ordering::Relaxed) && !self.pool.is_host();
-        is_plain.then(|| self.pool.malloc_hit(bytes, self.ordinal(), stream, self.tag)).flatten()
+        is_plain.then(|| self.pool.malloc_at_once(bytes, self.ordinal(), stream, self.tag)).flatten()
     }
 
     #[inline]
     fn deallocate_at_once(&self, at: Address, stream: StreamHandle) -> bool {
-        self.pool.free_hit(at, stream)
+        self.pool.free_at_once(at, stream)
     }
 
     fn deallocate_behind_everything(&self, at: Address, _bytes: u64) -> Result<()> {

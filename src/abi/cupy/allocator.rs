@@ -12,9 +12,9 @@ use crate::abi::core::cxx;
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, address, pointer};
 use crate::abi::core::log::shared;
-use crate::abi::pool::memory::ForebayFramework;
+use crate::abi::pool::memory::{ForebayFramework, release_quietly};
 use crate::abi::python::exception;
-use crate::pool::{Pool, existing};
+use crate::pool::{Behind, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// Gives the stream that CuPy's calling thread uses on a device now.
@@ -39,13 +39,16 @@ fn current_stream(device: c_int) -> Option<StreamHandle> {
 /// What CuPy's functions, compiled by Cython as `except? -1`, return to say: look for an exception. Ours too.
 const FAILED: isize = -1;
 
+/// Under which a free is in the log.
+pub(crate) const HOOK: &str = "free of CuPy";
+
 /// What the hooks allocate from.
 pub(crate) trait Target {
-    /// Allocates in the order of `stream`.
+    /// Allocates in the order of `stream`. What goes wrong is the thread's last error already.
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault>;
 
-    /// Frees in the order of `stream`, and of the stream of the allocation.
-    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault>;
+    /// Frees in the order of `stream`, and of the stream of the allocation. What goes wrong is in the log.
+    fn free(&self, at: Address, stream: StreamHandle);
 
     /// Bytes given out and bytes held on `device`; zeros where that cannot be told.
     fn figures(&self, device: i32) -> (u64, u64);
@@ -57,13 +60,17 @@ pub(crate) trait Target {
 impl Target for Pool {
     #[inline]
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
-        // CuPy captures graphs and tells no allocator.
-        Ok(self.malloc_also_captured(bytes, device, stream, ForebayFramework::Cupy as u8)?)
+        let tag = ForebayFramework::Cupy as u8;
+        match self.malloc_fast(bytes, device, stream, tag) {
+            Ok(at) => Ok(at),
+            // CuPy captures graphs and tells no allocator.
+            Err(miss) => guard::result(|| Ok(self.malloc_slow_also_captured(miss, bytes, device, stream, tag)?)),
+        }
     }
 
     #[inline]
-    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault> {
-        Ok(self.free_behind_both(at, stream)?)
+    fn free(&self, at: Address, stream: StreamHandle) {
+        release_quietly(self, at, stream, Behind::Allocation, HOOK);
     }
 
     fn figures(&self, device: i32) -> (u64, u64) {
@@ -75,22 +82,20 @@ impl Target for Pool {
     }
 }
 
-/// One allocation. `find` gives the target, and is not called by one that fails before it. `quick` serves it on that stream, if
-/// it is so simple that nothing can wait or panic.
+/// One allocation. `find` gives the target, and is not called by one that fails before it.
 #[inline]
 pub(crate) fn malloc<'a, T: Target + 'a>(
     find: impl Fn() -> Result<&'a T, Fault>,
-    quick: impl Fn(StreamHandle) -> Option<Address>,
     size: usize,
     device: c_int,
 ) -> *mut c_void {
     if !hooks::watching() {
-        return malloc_unseen(&find, quick, size, device);
+        return malloc_unseen(&find, size, device);
     }
     let held = || guard::result(|| Ok(find()?.figures(device).1)).unwrap_or(0);
     let failed = FAILED as *mut c_void;
     let watched = hooks::malloc(size, device, held, || {
-        let at = malloc_unseen(&find, quick, size, device);
+        let at = malloc_unseen(&find, size, device);
         (at != failed && !at.is_null()).then_some(at)
     });
     match watched {
@@ -100,7 +105,7 @@ pub(crate) fn malloc<'a, T: Target + 'a>(
             // A hook raised: nobody will own the block. Freeing asks CuPy for its stream, and takes any exception for that
             // question's.
             let raised = exception::take();
-            free_unseen(&find, |_| false, at, device);
+            free_unseen(&find, at, device);
             exception::put_back(raised);
             failed
         }
@@ -110,16 +115,12 @@ pub(crate) fn malloc<'a, T: Target + 'a>(
 #[inline]
 fn malloc_unseen<'a, T: Target + 'a>(
     find: &impl Fn() -> Result<&'a T, Fault>,
-    quick: impl Fn(StreamHandle) -> Option<Address>,
     size: usize,
     device: c_int,
 ) -> *mut c_void {
     let failed = FAILED as *mut c_void;
     let Some(stream) = current_stream(device) else { return failed };
-    if let Some(at) = quick(stream) {
-        return pointer(at);
-    }
-    match guard::result(|| find()?.allocate(size as u64, device, stream)) {
+    match find().and_then(|target| target.allocate(size as u64, device, stream)) {
         Ok(address) => pointer(address),
         Err(fault) => {
             let live = guard::result(|| Ok(find()?.figures(device).0)).unwrap_or(0);
@@ -133,41 +134,27 @@ fn malloc_unseen<'a, T: Target + 'a>(
     }
 }
 
-/// One free, likewise; `quick` says whether it did that. Never raises: CuPy frees in destructors, also while the interpreter ends.
+/// One free, likewise. Never raises: CuPy frees in destructors, also while the interpreter ends.
 #[inline]
-pub(crate) fn free<'a, T: Target + 'a>(
-    find: impl Fn() -> Result<&'a T, Fault>,
-    quick: impl Fn(StreamHandle) -> bool,
-    ptr: *mut c_void,
-    device: c_int,
-) {
+pub(crate) fn free<'a, T: Target + 'a>(find: impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
     if ptr.is_null() || !hooks::watching() {
-        return free_unseen(&find, quick, ptr, device);
+        return free_unseen(&find, ptr, device);
     }
     let size = guard::result(|| Ok(find()?.size(address(ptr)))).unwrap_or(0);
-    hooks::free(ptr, size, device, || free_unseen(&find, quick, ptr, device));
+    hooks::free(ptr, size, device, || free_unseen(&find, ptr, device));
 }
 
 #[inline]
-fn free_unseen<'a, T: Target + 'a>(
-    find: &impl Fn() -> Result<&'a T, Fault>,
-    quick: impl Fn(StreamHandle) -> bool,
-    ptr: *mut c_void,
-    device: c_int,
-) {
+fn free_unseen<'a, T: Target + 'a>(find: &impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
     let stream = current_stream(device).unwrap_or_else(|| {
         // Nobody looks for an exception after a free.
         exception::clear();
         StreamHandle::LEGACY
     });
-    if quick(stream) {
-        return;
+    match find() {
+        Ok(target) => target.free(address(ptr), stream),
+        Err(fault) => tracing::warn!(hook = HOOK, address = %address(ptr), %stream, "{}", fault.text()),
     }
-    let at = address(ptr);
-    guard::unanswered(
-        || find()?.free(at, stream),
-        |why| tracing::warn!(hook = "free of CuPy", address = %at, %stream, "{why}"),
-    );
 }
 
 /// The pool that `param` names; `None` if that is the shared one and it is not made yet.
@@ -187,11 +174,12 @@ unsafe fn near<'a>(param: *mut c_void) -> Option<&'a Pool> {
 ///
 /// # Safety
 /// As [`near`].
+#[inline(always)]
 unsafe fn named<'a>(param: *mut c_void) -> Result<&'a Pool, Fault> {
-    match param.is_null() {
-        true => Ok(&**shared()?),
-        // SAFETY: as the caller promises.
-        false => unsafe { ForebayPool::get(param.cast()) },
+    // SAFETY: as the caller promises.
+    match unsafe { near(param) } {
+        Some(pool) => Ok(pool),
+        None => guard::result(|| Ok(&**shared()?)),
     }
 }
 
@@ -216,10 +204,7 @@ pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
     // SAFETY: as the caller promises.
-    let pool = unsafe { near(param) };
-    let quick = |stream| pool?.malloc_quick(size as u64, device, stream, ForebayFramework::Cupy as u8);
-    // SAFETY: as the caller promises.
-    malloc(|| unsafe { named(param) }, quick, size, device)
+    malloc(|| unsafe { named(param) }, size, device)
 }
 
 /// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
@@ -231,12 +216,9 @@ pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: us
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    let pool = unsafe { near(param) };
-    if param.is_null() && pool.is_none() {
+    if unsafe { near(param) }.is_none() {
         return;
     }
-    // Takes no block of another stream's, whose work would have to be waited for too.
-    let quick = |stream| pool.is_some_and(|pool| pool.free_quick(address(ptr), stream));
     // SAFETY: as the caller promises.
-    free(|| unsafe { named(param) }, quick, ptr, device);
+    free(|| unsafe { named(param) }, ptr, device);
 }

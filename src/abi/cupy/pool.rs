@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::allocator::{self, Target};
+use super::allocator::{self, HOOK, Target};
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayResource, output};
 use crate::abi::core::status::ForebayStatus;
@@ -48,11 +48,14 @@ impl Target for Ordered {
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
         // As CuPy's own pool asks for it, so that both fill the driver's in the same way.
         let bytes = bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes);
-        Ok(self.malloc(bytes, device, stream)?)
+        guard::result(|| Ok(self.malloc(bytes, device, stream)?))
     }
 
-    fn free(&self, at: Address, stream: StreamHandle) -> Result<(), Fault> {
-        Ok(Ordered::free(self, at, stream)?)
+    fn free(&self, at: Address, stream: StreamHandle) {
+        guard::unanswered(
+            || Ok(Ordered::free(self, at, stream)?),
+            |why| tracing::warn!(hook = HOOK, address = %at, %stream, "{why}"),
+        );
     }
 
     fn figures(&self, _device: i32) -> (u64, u64) {
@@ -181,7 +184,7 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
     device: c_int,
 ) -> *mut c_void {
     // SAFETY: as the caller promises.
-    allocator::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, |_| None, size, device)
+    allocator::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, size, device)
 }
 
 /// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
@@ -192,5 +195,5 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_pools_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    allocator::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, |_| false, ptr, device);
+    allocator::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, ptr, device);
 }

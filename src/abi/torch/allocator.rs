@@ -10,9 +10,9 @@ use crate::abi::core::cxx::{self, StreamFilter};
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{address, pointer, stream as handle};
 use crate::abi::core::log::shared;
-use crate::abi::pool::memory::ForebayFramework;
+use crate::abi::pool::memory::{ForebayFramework, allocate, release_quietly};
 use crate::error::Error;
-use crate::pool::existing;
+use crate::pool::{Behind, existing};
 
 /// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 ///
@@ -23,16 +23,14 @@ use crate::pool::existing;
 /// Called as PyTorch does; `stream` names a living stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
-    if let (Some(pool), Ok(bytes)) = (existing(), u64::try_from(size))
-        && let Some(at) = pool.malloc_quick(bytes, device, handle(stream), ForebayFramework::Torch as u8)
-    {
-        return pointer(at);
-    }
-    let result = guard::result(|| {
-        let bytes = u64::try_from(size)
-            .map_err(|_| Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()))?;
-        Ok(shared()?.malloc(bytes, device, handle(stream), ForebayFramework::Torch as u8)?)
-    });
+    let (stream, tag) = (handle(stream), ForebayFramework::Torch as u8);
+    let result = match (existing(), u64::try_from(size)) {
+        (Some(pool), Ok(bytes)) => allocate(pool, bytes, device, stream, tag),
+        (_, Ok(bytes)) => guard::result(|| Ok(shared()?.malloc(bytes, device, stream, tag)?)),
+        (_, Err(_)) => {
+            guard::result(|| Err(Error::Invalid(format!("{size} bytes asked for: a size is 0 or more").into()).into()))
+        }
+    };
     match result {
         Ok(address) => pointer(address),
         Err(fault) => {
@@ -56,15 +54,9 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
     _device: c_int,
     stream: *mut c_void,
 ) {
-    if existing().is_some_and(|pool| pool.free_quick(address(ptr), handle(stream))) {
-        return;
-    }
-    let free = || match existing() {
-        Some(pool) => Ok(pool.free(address(ptr), handle(stream))?),
-        None => Ok(()),
-    };
+    let Some(pool) = existing() else { return };
     let (at, stream) = (address(ptr), handle(stream));
-    guard::unanswered(free, |why| tracing::warn!(hook = "forebay_torch_free", address = %at, %stream, "{why}"));
+    release_quietly(pool, at, stream, Behind::Stream, "forebay_torch_free");
 }
 
 /// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.

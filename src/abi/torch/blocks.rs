@@ -8,7 +8,7 @@ use crate::abi::core::handle::{address, output, pointer, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::abi::pool::memory::ForebayFramework;
 use crate::error::Error;
-use crate::pool::{Account, Pool, existing};
+use crate::pool::{Account, Declined, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// A block that PyTorch has.
@@ -67,22 +67,32 @@ pub unsafe extern "C" fn forebay_torch_free_while(
     current: *mut c_void,
     out: *mut ForebayTorchBlock,
 ) -> ForebayStatus {
-    let tag = ForebayFramework::Torch as u8;
+    let (tag, at) = (ForebayFramework::Torch as u8, address(ptr));
     // SAFETY: as the caller promises.
-    if let (true, Some(pool), Ok(out)) = (has_current != 0, existing(), unsafe { output(out, "out") })
-        && let Some(account) = pool.free_while_quick(address(ptr), handle(current), tag)
-    {
-        out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
-        return ForebayStatus::Ok;
+    let out = match unsafe { output(out, "out") } {
+        Ok(out) => out,
+        Err(fault) => return guard::status(|| Err(fault)),
+    };
+    let current = (has_current != 0).then(|| handle(current));
+    let freed = match (existing(), current) {
+        (Some(pool), Some(current)) => pool.free_fast(at, current, Account::of_tag(tag)),
+        _ => Err(Declined::Unknown),
+    };
+    let account = match freed {
+        Ok((account, None)) => Ok(account),
+        Ok((account, left)) => guard::result(|| {
+            pool(ptr)?.spill(left);
+            Ok(account)
+        }),
+        Err(declined) => guard::result(|| Ok(pool(ptr)?.free_slow_while(declined, at, current, tag)?)),
+    };
+    match account {
+        Ok(account) => {
+            out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
+            ForebayStatus::Ok
+        }
+        Err(fault) => fault.status(),
     }
-    guard::status(|| {
-        // SAFETY: as the caller promises.
-        let out = unsafe { output(out, "out")? };
-        let current = (has_current != 0).then(|| handle(current));
-        let account = pool(ptr)?.free_while(address(ptr), current, tag)?;
-        out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
-        Ok(())
-    })
 }
 
 fn pool(ptr: *const c_void) -> Result<&'static Pool, Fault> {

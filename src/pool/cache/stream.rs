@@ -1,14 +1,15 @@
-//! What the pool knows of one stream: its front cache and its share of the figures.
+//! What the pool knows of one stream: its cache and its share of the figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::lock::{Biased, FRONT, Spinning};
-use super::stream_cache::{Cached, Front};
+use super::lock::BriefLock;
+use super::stream_cache::{Cached, StreamCache};
 use crate::arena::Owner;
 use crate::block::{Beginning, Header, LastLeaf, Table};
-use crate::pool::order::event_pair::{Round, Rounds};
-use crate::pool::order::unfenced::Bare;
+use crate::pool::order::event_pair::{EventPair, Turn};
+use crate::pool::order::gpu::Gpu;
+use crate::pool::order::unfenced::Unfenced;
 use crate::units::{Address, GRAIN, StreamHandle};
 
 /// How many frameworks are told apart.
@@ -23,19 +24,21 @@ pub(crate) struct Stream {
     pub handle: StreamHandle,
     /// What no other stream ever has, where the driver can tell.
     pub identity: u64,
+    pub gpu: Arc<Gpu>,
     /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
-    /// recorded when it frees; else its fence is raised in its frees, while the handle is alive (but see `bare.rs`).
-    pub durable: AtomicBool,
-    /// For the quick way (`quick.rs`), which is open to durable streams while nothing is allocated into private pools.
+    /// recorded when it frees; else its fence is recorded in its frees, while the handle is alive (but see `order/unfenced.rs`).
+    durable: AtomicBool,
+    /// How the headers of its live blocks begin, while the fast path is open: to durable streams, as long as nothing is allocated
+    /// into private pools.
     pub beginning: Beginning,
     pub layout: Layout,
     /// Of a block that is live here, of length and framework 0.
     pub header: Header,
     /// In whose order its free blocks are.
     pub owner: Owner,
-    /// Of a stream that is not durable: behind everything it freed, but the block that is bare.
-    pub fences: Option<Rounds>,
-    pub hot: Biased<Hot, Spinning, FRONT>,
+    /// Of a stream that need not be durable: behind everything it freed, but the block that is unfenced.
+    pub fences: Option<EventPair>,
+    pub hot: BriefLock<Hot>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
@@ -46,21 +49,37 @@ pub(crate) struct Stream {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub base: Address,
+    /// Bytes of addresses.
+    pub span: u64,
     pub table: Arc<Table>,
 }
 
-/// What a hit changes.
+impl Layout {
+    #[inline]
+    pub fn address(&self, start: u64) -> Address {
+        self.base.plus(start * GRAIN)
+    }
+
+    /// The grain at an address of this device's pool, whatever is there.
+    #[inline]
+    pub fn grain(&self, at: Address) -> Option<u64> {
+        let offset = at.0.wrapping_sub(self.base.0);
+        (offset < self.span).then_some(offset / GRAIN)
+    }
+}
+
+/// What the fast path changes.
 #[derive(Debug)]
 pub(crate) struct Hot {
-    pub front: Front,
+    pub cache: StreamCache,
     /// Of the device's table.
     pub last_leaf: LastLeaf,
     pub counts: Counts,
     /// Of a stream that was not registered.
-    pub bare: Bare,
+    pub unfenced: Unfenced,
     /// Likewise: which of its fences a free moves.
-    pub round: Round,
-    /// Whether an event was recorded in this round.
+    pub turn: Turn,
+    /// Whether an event was recorded in this turn.
     pub has_own_event: bool,
 }
 
@@ -70,13 +89,13 @@ pub(crate) struct Counts {
     pub live_peak: u64,
     pub allocations: u64,
     pub frees: u64,
-    /// Allocations that the front did not serve.
+    /// Allocations that the cache did not serve.
     pub missed: u64,
     pub live_by_tag: [u64; TAGS],
 }
 
 impl Counts {
-    /// Allocations that the front served.
+    /// Allocations that the cache served.
     pub fn hits(&self) -> u64 {
         self.allocations - self.missed
     }
@@ -88,37 +107,47 @@ impl Counts {
 }
 
 impl Hot {
-    /// Keeps a block in the front. What that does not keep comes back.
+    /// Keeps a block in the cache. What that does not keep comes back.
     #[must_use]
     pub fn push(&mut self, block: Cached) -> Option<Cached> {
-        self.front.push(block, self.counts.live())
+        self.cache.push(block, self.counts.live())
+    }
+
+    /// A block from the cache.
+    #[inline]
+    pub fn pop(&mut self, grains: u64) -> Option<u64> {
+        let start = self.cache.pop(grains)?;
+        self.unfenced.popped(start);
+        Some(start)
     }
 }
 
 impl Stream {
-    /// Its quick way is shut.
+    /// The fast path is shut to it.
     pub fn new(
         (slot, handle, identity): (u16, StreamHandle, u64),
+        gpu: &Arc<Gpu>,
         owner: Owner,
-        fences: Option<Rounds>,
+        fences: Option<EventPair>,
         layout: Layout,
     ) -> Arc<Self> {
         Arc::new(Self {
             slot,
             handle,
             identity,
+            gpu: Arc::clone(gpu),
             durable: AtomicBool::new(fences.is_none()),
             beginning: Beginning::of_none(),
             layout,
             header: Header::live(0, slot, 0, false),
             owner,
             fences,
-            hot: Biased::new(Hot {
-                front: Front::default(),
+            hot: BriefLock::new(Hot {
+                cache: StreamCache::default(),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),
-                bare: Bare::default(),
-                round: 0,
+                unfenced: Unfenced::default(),
+                turn: 0,
                 has_own_event: false,
             }),
             live: AtomicU64::new(0),
@@ -130,22 +159,24 @@ impl Stream {
         self.durable.load(Ordering::Acquire)
     }
 
+    pub fn set_durable(&self, durable: bool) {
+        self.durable.store(durable, Ordering::Release);
+    }
+
+    /// Whether it may be captured without the pool's having been told: registered, and no default stream.
+    pub fn is_registered(&self) -> bool {
+        self.fences.is_some() && self.is_durable()
+    }
+
     /// Its fences, if its handle may be dead.
-    pub fn own_fences(&self) -> Option<&Rounds> {
+    pub fn own_fences(&self) -> Option<&EventPair> {
         self.fences.as_ref().filter(|_| !self.is_durable())
     }
 
-    /// Opens its quick way if it may be open, else shuts it. `routed`: private pools take allocations.
+    /// Opens the fast path to it if it may be open, else shuts it. `routed`: private pools take allocations.
     pub fn open_or_shut(&self, routed: bool) {
         let open = self.is_durable() && !routed;
         self.beginning.set(open.then_some(self.slot));
-    }
-
-    /// Whether more bytes would be live with a block of that length than may go unnoticed.
-    #[inline(always)]
-    pub fn would_peak(&self, grains: u64) -> bool {
-        // A size beyond all reason comes here unchecked, outside of any guard; no front has such a block.
-        self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.
@@ -172,13 +203,13 @@ impl Stream {
         *by_tag = by_tag.wrapping_sub(bytes);
     }
 
-    /// Empties the front cache.
+    /// Empties the cache.
     pub fn drain(&self, take: impl FnMut(Cached, &[u64])) {
-        self.hot.enter(None).front.drain(take);
+        self.hot.lock().cache.drain(take);
     }
 
     /// How many blocks were asked for on this stream.
     pub fn requests(&self) -> u64 {
-        self.hot.enter(None).counts.allocations
+        self.hot.lock().counts.allocations
     }
 }

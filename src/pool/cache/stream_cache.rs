@@ -1,4 +1,4 @@
-//! A stream's front cache: the blocks it freed last, ready for its next request of the same length.
+//! The blocks that a stream freed last, ready for its next request of the same length.
 //!
 //! To the arena these blocks are still given out: they neither join their neighbours nor serve other
 //! lengths. So it keeps few long ones, and of the others more only for a stream that has many blocks; and it is emptied before the
@@ -6,7 +6,7 @@
 
 use crate::block::{BINS, EXACT, bin, block_length, length, lengths, longer_bin};
 
-/// A block in a front cache: offset and length in grains.
+/// A block in a stream cache: offset and length in grains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cached {
     /// Offset in grains.
@@ -60,7 +60,7 @@ impl Bin {
     }
 }
 
-/// Blocks over 1 MiB that a front keeps.
+/// Blocks over 1 MiB that a cache keeps.
 const LONG: usize = 2;
 
 /// The last blocks that are longer than any bin's, oldest first: only these, since they would split the arena's free memory.
@@ -108,10 +108,10 @@ impl Long {
 
 /// A block that a cache would give out next for its length.
 #[derive(Debug)]
-pub struct Newest<'front> {
+pub struct Newest<'cache> {
     /// Offset in grains.
     pub start: u64,
-    count: &'front mut u32,
+    count: &'cache mut u32,
 }
 
 impl Newest<'_> {
@@ -129,27 +129,27 @@ const WORDS: usize = BINS.div_ceil(64);
 #[derive(Debug)]
 struct Bins {
     all: [Bin; BINS],
-    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the front: a stream uses few lengths.
+    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the cache: a stream uses few lengths.
     used: [u64; WORDS],
 }
 
 /// One stream's cache. Only a bin that is full allocates, and then for as many blocks more as it had.
 #[derive(Debug)]
-pub struct Front {
+pub struct StreamCache {
     bins: Box<Bins>,
     long: Long,
     /// Something may be held.
     filled: bool,
 }
 
-impl Default for Front {
+impl Default for StreamCache {
     fn default() -> Self {
         let bins = Bins { all: std::array::from_fn(|_| Bin::default()), used: [0; WORDS] };
         Self { bins: Box::new(bins), long: Long::default(), filled: false }
     }
 }
 
-impl Front {
+impl StreamCache {
     /// Blocks of up to so many grains are short.
     pub const SHORT: u64 = EXACT;
 
@@ -171,7 +171,7 @@ impl Front {
         self.bins.all[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))
     }
 
-    /// The block for a request longer than [`Front::SHORT`], or of nothing, that was put in last, and its length; of those longer
+    /// The block for a request longer than [`StreamCache::SHORT`], or of nothing, that was put in last, and its length; of those longer
     /// than any bin's, if that is the length.
     #[inline(always)]
     pub fn newest_longer(&mut self, grains: u64) -> Option<(Newest<'_>, u64)> {
@@ -267,67 +267,67 @@ mod tests {
     use super::*;
     use crate::block::BINNED as LONGEST;
 
-    fn filled(front: &mut Front, grains: u64, live: u64) -> usize {
-        (0..100).take_while(|&start| front.push(Cached { start, grains }, live).is_none()).count()
+    fn filled(cache: &mut StreamCache, grains: u64, live: u64) -> usize {
+        (0..100).take_while(|&start| cache.push(Cached { start, grains }, live).is_none()).count()
     }
 
     #[test]
     fn gives_back_the_last_of_the_same_length_only() {
-        let mut front = Front::default();
+        let mut cache = StreamCache::default();
         let held = [1, EXACT, EXACT + 2, LONGEST, LONGEST + 7];
         for grains in held {
-            assert_eq!(front.push(Cached { start: grains * 10, grains }, 0), None);
-            assert_eq!(front.push(Cached { start: grains * 10 + 1, grains }, 0), None);
-            assert_eq!(front.pop(grains), Some(grains * 10 + 1));
-            assert_eq!(front.pop(grains + 3), None);
+            assert_eq!(cache.push(Cached { start: grains * 10, grains }, 0), None);
+            assert_eq!(cache.push(Cached { start: grains * 10 + 1, grains }, 0), None);
+            assert_eq!(cache.pop(grains), Some(grains * 10 + 1));
+            assert_eq!(cache.pop(grains + 3), None);
         }
         let mut left = Vec::new();
-        front.drain(|block, _| left.push(block.grains));
-        assert_eq!((left.as_slice(), front.grains()), (&held[..], 0));
-        assert_eq!(front.pop(1), None);
-        assert_eq!(front.pop(0), None);
+        cache.drain(|block, _| left.push(block.grains));
+        assert_eq!((left.as_slice(), cache.grains()), (&held[..], 0));
+        assert_eq!(cache.pop(1), None);
+        assert_eq!(cache.pop(0), None);
     }
 
     #[test]
     fn a_longer_request_gets_a_block_of_its_length() {
-        let mut front = Front::default();
-        assert_eq!(front.push(Cached { start: 7, grains: 1024 + 16 }, 0), None);
-        assert!(front.newest_longer(1024).is_none() && front.newest_longer(1024 + 17).is_none());
-        let (newest, length) = front.newest_longer(1024 + 1).expect("between two lengths");
-        assert_eq!((newest.take(), length, front.blocks()), (7, 1024 + 16, 0));
-        assert!(front.newest_longer(0).is_none() && front.newest_longer(u64::MAX).is_none());
-        assert!(front.newest_short(0).is_none() && front.newest_short(EXACT + 1).is_none());
+        let mut cache = StreamCache::default();
+        assert_eq!(cache.push(Cached { start: 7, grains: 1024 + 16 }, 0), None);
+        assert!(cache.newest_longer(1024).is_none() && cache.newest_longer(1024 + 17).is_none());
+        let (newest, length) = cache.newest_longer(1024 + 1).expect("between two lengths");
+        assert_eq!((newest.take(), length, cache.blocks()), (7, 1024 + 16, 0));
+        assert!(cache.newest_longer(0).is_none() && cache.newest_longer(u64::MAX).is_none());
+        assert!(cache.newest_short(0).is_none() && cache.newest_short(EXACT + 1).is_none());
     }
 
     #[test]
     fn keeps_more_of_a_length_where_more_is_live() {
-        let mut front = Front::default();
-        assert_eq!((filled(&mut front, 1, 0), filled(&mut front, LONGEST, 0)), (FIRST_SHORT, FIRST));
-        front.drain(|_, _| ());
-        assert_eq!(filled(&mut front, LONGEST, USUAL + SHARE * (FIRST as u64 + 1) - 1), FIRST);
-        front.drain(|_, _| ());
-        assert_eq!(filled(&mut front, LONGEST, USUAL + SHARE * 17), 4 * FIRST);
-        assert_eq!(front.pop(LONGEST), Some(4 * FIRST as u64 - 1));
+        let mut cache = StreamCache::default();
+        assert_eq!((filled(&mut cache, 1, 0), filled(&mut cache, LONGEST, 0)), (FIRST_SHORT, FIRST));
+        cache.drain(|_, _| ());
+        assert_eq!(filled(&mut cache, LONGEST, USUAL + SHARE * (FIRST as u64 + 1) - 1), FIRST);
+        cache.drain(|_, _| ());
+        assert_eq!(filled(&mut cache, LONGEST, USUAL + SHARE * 17), 4 * FIRST);
+        assert_eq!(cache.pop(LONGEST), Some(4 * FIRST as u64 - 1));
     }
 
     #[test]
     fn keeps_two_that_are_longer() {
-        let mut front = Front::default();
+        let mut cache = StreamCache::default();
         let long = |start| Cached { start, grains: 5000 + start };
-        assert_eq!((front.push(long(0), 0), front.push(long(1), 0)), (None, None));
-        assert_eq!((front.push(long(2), 0), front.push(long(3), 0)), (Some(long(0)), Some(long(1))));
-        assert_eq!((front.pop(5002), front.pop(5000)), (Some(2), None));
-        assert_eq!((front.blocks(), front.grains()), (1, 5003));
+        assert_eq!((cache.push(long(0), 0), cache.push(long(1), 0)), (None, None));
+        assert_eq!((cache.push(long(2), 0), cache.push(long(3), 0)), (Some(long(0)), Some(long(1))));
+        assert_eq!((cache.pop(5002), cache.pop(5000)), (Some(2), None));
+        assert_eq!((cache.blocks(), cache.grains()), (1, 5003));
     }
 
     #[test]
     fn says_what_comes_next() {
-        let mut front = Front::default();
+        let mut cache = StreamCache::default();
         for start in 0..3 {
-            assert_eq!(front.push(Cached { start, grains: 9 }, 0), None);
+            assert_eq!(cache.push(Cached { start, grains: 9 }, 0), None);
         }
         let mut seen = Vec::new();
-        front.drain(|block, coming| seen.push((block.start, coming.to_vec())));
+        cache.drain(|block, coming| seen.push((block.start, coming.to_vec())));
         assert_eq!(seen, [(0, vec![1, 2]), (1, vec![2]), (2, vec![])]);
     }
 }

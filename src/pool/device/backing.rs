@@ -1,4 +1,5 @@
-//! Where a pool's memory comes from: a device's own, or pinned memory of the host that devices reach.
+//! Where a pool's memory comes from, and the addresses it is mapped at: a device's own, or pinned memory of the host that devices
+//! reach.
 //!
 //! Pinned memory is physical memory of a NUMA node, mapped like a device's, so that the one algorithm serves both.
 
@@ -6,11 +7,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::observer::{Mapping, Observed, Observer};
 use crate::driver::{
     Access, Capabilities, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Result, Share, process,
 };
 use crate::pool::options::{Location, Options};
-use crate::pool::report::snapshot::{Mapping, Observed, Observer};
 use crate::units::{Address, DeviceId};
 
 fn unsupported(device: DeviceId, what: &str) -> DriverError {
@@ -26,6 +27,9 @@ pub(crate) struct Backing {
     /// Whose memory it is, or whose streams use the pinned memory.
     device: DeviceId,
     place: Place,
+    /// Start and length of the reservation.
+    base: Address,
+    span: u64,
     /// Smallest size and alignment of a chunk, in bytes.
     pub granularity: u64,
     /// All there is of such memory, in bytes.
@@ -36,7 +40,12 @@ pub(crate) struct Backing {
     observed: RwLock<Observed>,
 }
 
+/// The arena is so many times as long as the device's memory: moved chunks leave holes behind, and
+/// addresses cost nothing.
+const ADDRESSES_PER_BYTE: u64 = 16;
+
 impl Backing {
+    /// Reserves the addresses; no memory is taken yet.
     pub fn new(
         driver: &Arc<dyn Driver>,
         device: DeviceId,
@@ -47,6 +56,8 @@ impl Backing {
             driver: Arc::clone(driver),
             device,
             place: Place::Device(device),
+            base: Address(0),
+            span: 0,
             granularity: capabilities.granularity,
             total: driver.memory_info(device)?.total,
             shareable: capabilities.posix_fd,
@@ -54,7 +65,11 @@ impl Backing {
             observed: RwLock::default(),
         };
         let Location::Host { numa_node } = options.location else {
-            return if capabilities.vmm { Ok(backing) } else { Err(unsupported(device, "virtual memory management")) };
+            return if capabilities.vmm {
+                backing.reserved()
+            } else {
+                Err(unsupported(device, "virtual memory management"))
+            };
         };
         if !(capabilities.vmm && capabilities.host_numa) {
             return Err(unsupported(device, "physical memory on a NUMA node (CUDA 12.2)"));
@@ -68,7 +83,7 @@ impl Backing {
         let everybody = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
         let access = everybody.chain([backing.place]).map(|place| (place, Access::ReadWrite));
         *backing.others.write() = access.collect();
-        Ok(backing)
+        backing.reserved()
     }
 
     /// Whether it is memory of the host.
@@ -93,15 +108,31 @@ impl Backing {
 
     // ---- virtual memory ------------------------------------------------------------------------------
 
-    pub fn reserve(&self, bytes: u64) -> Result<Address> {
-        if self.is_host() {
-            return self.driver.reserve_at(self.device, bytes, self.granularity, Address(0));
-        }
-        self.driver.reserve(self.device, bytes)
+    fn reserved(mut self) -> Result<Self> {
+        self.span = (self.total * ADDRESSES_PER_BYTE).next_multiple_of(self.granularity);
+        self.base = if self.is_host() {
+            self.driver.reserve_at(self.device, self.span, self.granularity, Address(0))?
+        } else {
+            self.driver.reserve(self.device, self.span)?
+        };
+        Ok(self)
     }
 
-    pub fn unreserve(&self, at: Address, bytes: u64) -> Result<()> {
-        self.driver.unreserve(self.device, at, bytes)
+    pub fn unreserve(&self) -> Result<()> {
+        self.driver.unreserve(self.device, self.base, self.span)
+    }
+
+    /// Start and length of the reservation.
+    pub fn addresses(&self) -> (Address, u64) {
+        (self.base, self.span)
+    }
+
+    pub fn page_address(&self, page: u64) -> Address {
+        self.base.plus(page * self.granularity)
+    }
+
+    pub fn page_bytes(&self, pages: u64) -> u64 {
+        pages * self.granularity
     }
 
     pub fn create(&self, bytes: u64) -> Result<Physical> {
@@ -115,14 +146,17 @@ impl Backing {
         self.driver.release(self.device, physical)
     }
 
-    pub fn map(&self, at: Address, bytes: u64, physical: Physical) -> Result<()> {
+    /// Maps physical memory at a page. Nobody may use it before it is [granted](Self::grant).
+    pub fn map(&self, page: u64, pages: u64, physical: Physical) -> Result<()> {
+        let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         self.driver.map(self.device, at, bytes, physical)?;
         self.tell(Mapping::Mapped, at, bytes);
         Ok(())
     }
 
-    /// Lets everybody who may use the pool's memory use this.
-    pub fn grant(&self, at: Address, bytes: u64) -> Result<()> {
+    /// Lets everybody who may use the pool's memory use these pages.
+    pub fn grant(&self, page: u64, pages: u64) -> Result<()> {
+        let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         let others = self.others.read();
         if !self.is_host() {
             self.driver.grant(self.device, at, bytes)?;
@@ -133,7 +167,13 @@ impl Backing {
         self.driver.grant_access(self.device, at, bytes, &others)
     }
 
-    pub fn unmap(&self, at: Address, bytes: u64) -> Result<()> {
+    /// Says what one other may do with pages that are mapped.
+    pub fn grant_to(&self, page: u64, pages: u64, other: (Place, Access)) -> Result<()> {
+        self.driver.grant_access(self.device, self.page_address(page), self.page_bytes(pages), &[other])
+    }
+
+    pub fn unmap(&self, page: u64, pages: u64) -> Result<()> {
+        let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         self.driver.unmap(self.device, at, bytes)?;
         self.tell(Mapping::Unmapped, at, bytes);
         Ok(())

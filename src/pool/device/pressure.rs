@@ -6,15 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::pool::pool::Devices;
 use crate::units::DeviceId;
 
 /// Told the device and the bytes wanted; says whether it gave anything back. Called without any lock held,
 /// so it may free into the pool.
 pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
 
+/// A pool that others may ask for memory.
+pub(crate) trait Spare: Send + Sync {
+    /// Gives back what a device's pool can spare. Returns the bytes that went.
+    fn trim(&self, device: DeviceId) -> u64;
+}
+
+/// A pool, and what it takes its memory from.
+type Announced = (u64, Source, Weak<dyn Spare>);
+
 /// All pools of the process, so that one can ask the others.
-static POOLS: Mutex<Vec<(u64, Source, Weak<Devices>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<Announced>> = Mutex::new(Vec::new());
 
 /// What pools take their memory from: a driver's devices, or its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +92,7 @@ impl Pressure {
     }
 }
 
-pub(crate) fn announce(id: u64, source: Source, devices: Weak<Devices>) {
+pub(crate) fn announce(id: u64, source: Source, devices: Weak<dyn Spare>) {
     let mut pools = POOLS.lock();
     // What is left of an ended pool goes with the next one.
     pools.retain(|(_, _, devices)| devices.strong_count() > 0);

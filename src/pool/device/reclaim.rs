@@ -1,18 +1,101 @@
-//! The last rungs of the out-of-memory ladder: what can be given back, nearest first.
+//! Reclaim: acting on fences, waiting for them, and the last rungs of the out-of-memory ladder.
 
-use super::DevicePool;
+use std::sync::Arc;
 
-/// One rung: told how many bytes are wanted, says whether it gave anything back.
+use super::chunks::{retry_orphans, unmap_retired};
+use super::device_pool::DevicePool;
+use super::state::State;
+use crate::arena::IDLE;
+use crate::pool::cache::stream::Stream;
+use crate::pool::order::fence::Fence;
+use crate::pool::streams::polling;
+
+/// Empties every cache and looks at every fence, without waiting for any: what has passed becomes anybody's memory, or is unmapped,
+/// or freed. `may_look`: at the fence of a stream.
+pub(crate) fn poll(pool: &DevicePool, state: &mut State, may_look: impl Fn(&Stream) -> bool) {
+    unmap_retired(&pool.gpu, &pool.backing, state);
+    state.give_deferred();
+    // Who changes the list has the state's lock too, so nobody waits for this one.
+    polling::poll(&pool.streams.read(), &mut state.memory, may_look);
+    retry_orphans(&pool.backing, state);
+}
+
+/// Waits on the host until everything freed so far is proven unused. Returns whether there was anything
+/// to wait for.
+pub(crate) fn wait_for_pending(pool: &DevicePool) -> bool {
+    let fences = {
+        let mut state = pool.state.lock();
+        poll(pool, &mut state, |_| true);
+        pending(pool, &mut state)
+    };
+    if fences.is_empty() {
+        return false;
+    }
+    for fence in &fences {
+        if let Err(error) = fence.wait() {
+            tracing::warn!(device = %pool.gpu.device, %error, "a fence could not be waited for");
+        }
+    }
+    poll(pool, &mut pool.state.lock(), |_| true);
+    true
+}
+
+/// Every fence that is waited for now.
+fn pending(pool: &DevicePool, state: &mut State) -> Vec<Arc<Fence>> {
+    let mut fences: Vec<Arc<Fence>> = state.retiring.iter().filter_map(|(fence, _)| fence.clone()).collect();
+    fences.extend(state.deferred.iter().flat_map(|block| block.fences.iter().cloned()));
+    fences.extend(polling::pending(&pool.streams.read(), &mut state.memory));
+    fences
+}
+
+/// Waits for the whole device where nothing else proves memory unused: what released private pools held,
+/// and blocks freed on a capturing stream. Returns whether that freed anything.
+pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
+    let (blocks, owners) = {
+        let state = pool.state.lock();
+        (state.quarantine.clone(), state.released.clone())
+    };
+    // A wait for the whole device would break a capture.
+    if blocks.is_empty() && owners.is_empty() || pool.gpu.is_capturing() {
+        return false;
+    }
+    if let Err(error) = pool.gpu.driver.synchronize(pool.gpu.device) {
+        tracing::debug!(device = %pool.gpu.device, %error, "the device cannot be waited for now");
+        return false;
+    }
+    let mut state = pool.state.lock();
+    // Only what was there before the wait is covered by it.
+    let mut cleared = Vec::new();
+    state.quarantine.retain(|block| {
+        !blocks.contains(block) || {
+            cleared.push(*block);
+            false
+        }
+    });
+    for &(start, _) in &cleared {
+        state.memory.arena.give(start, IDLE, 0);
+    }
+    for owner in owners {
+        if state.released.remove(&owner) {
+            state.memory.arena.promote(owner, u64::MAX);
+            state.memory.arena.owner_remove(owner);
+        }
+    }
+    true
+}
+
+/// One rung of the out-of-memory ladder: told how many bytes are wanted, says whether it gave anything back.
 pub(crate) type Step = fn(&DevicePool, u64) -> bool;
 
-/// In order. The wait at the end is for what the callbacks freed.
+/// What can be given back, nearest first. The wait at the end is for what the callbacks freed.
 pub(crate) const STEPS: [Step; 6] = [
-    |pool, _| pool.wait_for_pending(),
-    |pool, _| pool.clear_quarantine(),
+    |pool, _| wait_for_pending(pool),
+    |pool, _| clear_quarantine(pool),
     |pool, _| {
-        !pool.backing.is_host() && pool.capabilities.driver_pools && pool.driver.trim_driver_pools(pool.device).is_ok()
+        let trims = !pool.backing.is_host() && pool.gpu.capabilities.driver_pools;
+        trims && pool.gpu.driver.trim_driver_pools(pool.gpu.device).is_ok()
     },
-    |pool, _| pool.pressure.trim_others(pool.device),
-    |pool, bytes| pool.pressure.call(pool.device, bytes),
-    |pool, _| pool.wait_for_pending(),
+    |pool, _| pool.pressure.trim_others(pool.gpu.device),
+    |pool, bytes| pool.pressure.call(pool.gpu.device, bytes),
+    |pool, _| wait_for_pending(pool),
 ];

@@ -1,6 +1,6 @@
 //! Giving idle memory back in the background.
 //!
-//! A thread for each device looks at its pool four times in the time that [`Options::give_back_ms`](super::options::Options) names.
+//! A thread for each device looks at its pool four times in the time that [`Options::give_back_ms`](crate::pool::Options) names.
 //! What was needed at no moment of that time goes back to the driver, a part at a time, so that a request waits for no more than a part.
 //! Needed is the most that was live and an eighth more, or what the pool grew to meanwhile: a program that repeats itself within
 //! that time keeps what it has, and never pays for taking it again.
@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::DevicePool;
+use super::chunks::held;
+use super::device_pool::DevicePool;
+use super::trim::release_in_parts;
 use crate::driver::{DriverError, ErrorKind, process};
 use crate::error::{Error, Result};
 
@@ -44,7 +46,7 @@ impl Needs {
 
 /// The thread that looks after one device's pool.
 #[derive(Debug)]
-pub(crate) struct Tidier {
+pub(crate) struct Scavenger {
     watch: Arc<Watch>,
     thread: JoinHandle<()>,
 }
@@ -72,13 +74,13 @@ extern "C" fn end_all() {
     }
 }
 
-impl Tidier {
+impl Scavenger {
     /// Looks after `home` until it ends.
     pub fn start(home: &Arc<DevicePool>, idle: Duration) -> Result<Self> {
         let watch = Arc::new(Watch::default());
         let (theirs, weak) = (Arc::clone(&watch), Arc::downgrade(home));
         let pause = idle / LOOKS as u32;
-        let thread = Builder::new().name("forebay-tidy".into()).spawn(move || look_after(&weak, &theirs, pause));
+        let thread = Builder::new().name("forebay-scavenger".into()).spawn(move || look_after(&weak, &theirs, pause));
         let thread = thread.map_err(|error| {
             let text =
                 format!("a thread for giving idle memory back: {error}; raise the limit on threads (RLIMIT_NPROC)");
@@ -112,22 +114,20 @@ fn look_after(home: &Weak<DevicePool>, watch: &Watch, pause: Duration) {
             return;
         }
         let Some(home) = home.upgrade() else { return };
-        home.tidy(&mut needs);
+        scavenge(&home, &mut needs);
     }
 }
 
-impl DevicePool {
-    /// Looks once: gives back what was not needed. Returns the bytes that went.
-    pub(crate) fn tidy(&self, needs: &mut Needs) -> u64 {
-        let live = self.recent_peak();
-        let (grown, held) = {
-            let mut inner = self.inner.lock();
-            (std::mem::take(&mut inner.grown_to), self.physical(&inner))
-        };
-        let keep = needs.note((live + live / BESIDE).max(grown));
-        let part = if self.backing.is_host() { PART_OF_PINNED } else { PART };
-        if held <= keep { 0 } else { self.release_in_parts(keep, part) }
-    }
+/// Looks once: gives back what was not needed. Returns the bytes that went.
+fn scavenge(pool: &DevicePool, needs: &mut Needs) -> u64 {
+    let live = pool.live_peak.take_recent(&pool.streams);
+    let (grown, held) = {
+        let mut state = pool.state.lock();
+        (std::mem::take(&mut state.grown_to), held(&pool.backing, &state))
+    };
+    let keep = needs.note((live + live / BESIDE).max(grown));
+    let part = if pool.backing.is_host() { PART_OF_PINNED } else { PART };
+    if held <= keep { 0 } else { release_in_parts(pool, keep, part) }
 }
 
 #[cfg(test)]
@@ -170,17 +170,17 @@ mod tests {
         let stays = pool.malloc(64 * MIB, 0, StreamHandle::LEGACY, 0).expect("memory");
         for _ in 0..3 * LOOKS {
             take_and_give(&pool, 512 * MIB);
-            assert_eq!(home.tidy(&mut needs), 0, "it was needed a moment ago");
+            assert_eq!(scavenge(home, &mut needs), 0, "it was needed a moment ago");
         }
         for look in 1..LOOKS {
-            assert_eq!(home.tidy(&mut needs), 0, "look {look}: it was needed in the time");
+            assert_eq!(scavenge(home, &mut needs), 0, "look {look}: it was needed in the time");
         }
         assert_eq!(held(&pool), 576 * MIB);
-        let gone = home.tidy(&mut needs);
+        let gone = scavenge(home, &mut needs);
         assert_eq!((gone, held(&pool)), (512 * MIB, 64 * MIB), "no chunk of 16 MiB fits into the eighth beside");
-        assert_eq!(home.tidy(&mut needs), 0);
+        assert_eq!(scavenge(home, &mut needs), 0);
         pool.free(stays, StreamHandle::LEGACY).expect("a free");
-        let gone: u64 = (0..=LOOKS).map(|_| home.tidy(&mut needs)).sum();
+        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (64 * MIB, 0));
         take_and_give(&pool, 512 * MIB);
         pool.check(0).expect("every equation holds");
@@ -201,12 +201,12 @@ mod tests {
         driver.run_all();
         let mut needs = Needs::default();
         for _ in 0..LOOKS {
-            assert_eq!((home.tidy(&mut needs), held(&pool)), (0, 40 * MIB));
+            assert_eq!((scavenge(home, &mut needs), held(&pool)), (0, 40 * MIB));
         }
         // A look may find that it has to raise a fence, and what that covers is for the next.
         let mut gone = 0;
         for _ in 0..3 {
-            gone += home.tidy(&mut needs);
+            gone += scavenge(home, &mut needs);
             driver.run_all();
         }
         assert_eq!((gone, held(&pool)), (40 * MIB, 0));
@@ -224,7 +224,7 @@ mod tests {
             pool.free(block, stream).expect("a free");
         }
         let mut needs = Needs::default();
-        let gone: u64 = (0..=LOOKS).map(|_| home.tidy(&mut needs)).sum();
+        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (0, 60 * MIB), "nothing covers the second");
         assert_eq!(pool.trim(0, 0), Ok(60 * MIB));
     }
@@ -236,10 +236,10 @@ mod tests {
         take_and_give(&pool, 64 * MIB);
         pool.private_begin(0, 7, Box::new(|_| false)).expect("a private pool");
         let mut needs = Needs::default();
-        let gone: u64 = (0..=LOOKS).map(|_| home.tidy(&mut needs)).sum();
+        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (0, 64 * MIB));
         pool.private_end(0, 7).expect("its end");
-        assert_eq!(home.tidy(&mut needs), 64 * MIB);
+        assert_eq!(scavenge(home, &mut needs), 64 * MIB);
         pool.private_release(0, 7).expect("its release");
     }
 }

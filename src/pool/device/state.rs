@@ -4,20 +4,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::export::Export;
 use crate::arena::{Arena, Owner, Retired};
 use crate::driver::Physical;
 use crate::policy::growth::Growth;
 use crate::policy::time_budget::Allowance;
 use crate::pool::cache::stream::Stream;
-use crate::pool::graph::private::Private;
+use crate::pool::graph::private::Graphs;
+use crate::pool::order::deferred::Deferred;
 use crate::pool::order::fence::Fence;
+use crate::pool::streams::ordered_arena::OrderedArena;
+use crate::resource::ipc::Ticket;
 
-/// The arena, and everything about it that is not in the streams' fronts.
-pub(crate) struct Inner {
-    pub arena: Arena,
-    /// By stream slot.
-    orders: Vec<Order>,
+/// The arena, and everything about it that is not in the streams' caches.
+pub(crate) struct State {
+    pub memory: OrderedArena,
     /// Old places of moved chunks, oldest first, and places that a failed allocation could not unmap; without a fence they may be
     /// unmapped at once.
     pub retiring: VecDeque<(Option<Arc<Fence>>, Retired)>,
@@ -25,10 +25,7 @@ pub(crate) struct Inner {
     pub deferred: Vec<Deferred>,
     /// Further streams that use a live block, by its start.
     pub uses: HashMap<u64, Vec<Arc<Stream>>>,
-    /// Private pools by id.
-    pub privates: HashMap<u128, Private>,
-    /// Which private pool a live block came from, by its start.
-    pub private_blocks: HashMap<u64, u128>,
+    pub graphs: Graphs,
     /// Freed blocks whose last use nothing but a wait for the whole device proves to be over.
     pub quarantine: Vec<(u64, Owner)>,
     /// Owners of released private pools, waiting for the same.
@@ -39,47 +36,30 @@ pub(crate) struct Inner {
     pub prepared: Vec<(Physical, u64)>,
     /// Physical memory that no chunk has: the driver refused to take it back, or to unmap it.
     pub orphans: Vec<(Physical, u64)>,
-    /// So many requests make room without a look at every stream.
-    pub unsettled: usize,
-    /// Whether long blocks of one stream were ever freed on another.
-    pub handed_over: bool,
+    /// So many requests take the slow path without a look at every stream.
+    pub unpolled: usize,
     /// Whether chunks are moved or taken.
     pub growth: Growth,
     /// What the pool grew to since that was looked at last, in bytes; 0 if it did not.
     pub grown_to: u64,
     /// What may still go into more and smaller chunks than necessary.
     pub small_chunks: Allowance,
-    pub figures: Figures,
+    pub counts: Counts,
 }
 
-/// How far a stream's frees are covered by a fence.
-#[derive(Debug, Default)]
-struct Order {
-    /// Frees now get this epoch.
-    epoch: u64,
-    /// The newest fence raised, and the epoch it covers.
-    fence: Option<(Arc<Fence>, u64)>,
-}
-
-/// A block that waits for fences.
-#[derive(Debug)]
-pub(crate) struct Deferred {
-    pub start: u64,
-    pub owner: Owner,
-    pub slot: u16,
-    pub fences: Vec<Arc<Fence>>,
-}
-
-impl Deferred {
-    /// Whether all that it waits for is done.
-    pub fn is_over(&self) -> bool {
-        self.fences.iter().all(|fence| fence.passed())
-    }
+/// A part of a live block that was exported.
+pub(crate) struct Export {
+    /// Bytes from the block's start, and how many.
+    pub part: (u64, u64),
+    /// What it was offered as.
+    pub ticket: Ticket,
+    /// What to do when the block is freed.
+    pub on_free: Box<dyn FnOnce() + Send>,
 }
 
 /// Counted under the lock. Bytes and counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Counts {
     pub physical_peak: u64,
     pub misses: u64,
     pub steals: u64,
@@ -87,117 +67,70 @@ pub(crate) struct Figures {
     pub waits: u64,
     pub releases: u64,
     pub out_of_memory: u64,
-    /// Of streams that were forgotten.
-    pub past_allocations: u64,
-    pub past_frees: u64,
-    pub past_hits: u64,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("arena", &self.arena).field("figures", &self.figures).finish_non_exhaustive()
+        f.debug_struct("State").field("memory", &self.memory).field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
-impl Inner {
+impl State {
     /// `now`: on the driver's clock.
     pub fn new(arena: Arena, now: Duration) -> Self {
         Self {
-            arena,
-            orders: Vec::new(),
+            memory: OrderedArena::new(arena),
             retiring: VecDeque::new(),
             deferred: Vec::new(),
             uses: HashMap::new(),
-            privates: HashMap::new(),
-            private_blocks: HashMap::new(),
+            graphs: Graphs::default(),
             quarantine: Vec::new(),
             released: HashSet::new(),
             exports: HashMap::new(),
             prepared: Vec::new(),
             orphans: Vec::new(),
-            unsettled: 0,
-            handed_over: false,
+            unpolled: 0,
             growth: Growth::new(now),
             grown_to: 0,
             small_chunks: Allowance::for_small_chunks(now),
-            figures: Figures::default(),
+            counts: Counts::default(),
         }
     }
 
-    fn order(&mut self, slot: u16) -> &mut Order {
-        let slot = slot as usize;
-        if self.orders.len() <= slot {
-            self.orders.resize_with(slot + 1, Order::default);
-        }
-        &mut self.orders[slot]
-    }
-
-    /// The epoch of a free on this stream now.
-    pub fn epoch(&mut self, slot: u16) -> u64 {
-        self.order(slot).epoch
-    }
-
-    /// Takes a block into the order of the stream in that slot.
-    pub fn give(&mut self, start: u64, slot: u16, owner: Owner) {
-        let epoch = self.epoch(slot);
-        self.arena.give(start, owner, epoch);
-    }
-
-    /// A fence was raised behind everything that this stream freed so far.
-    pub fn raised(&mut self, slot: u16, fence: Arc<Fence>) {
-        let order = self.order(slot);
-        order.fence = Some((fence, order.epoch));
-        order.epoch += 1;
-    }
-
-    /// The same because somebody else wants that memory, and the epoch that the fence covers. Where blocks are handed over, what it covers
-    /// is kept apart from what is freed later.
-    pub fn raised_for_others(&mut self, stream: &Stream, fence: Arc<Fence>) -> u64 {
-        let epoch = self.epoch(stream.slot);
-        self.raised(stream.slot, fence);
-        if self.handed_over {
-            self.arena.seal(stream.owner, epoch);
-        }
-        epoch
-    }
-
-    /// The newest fence of this stream, and the epoch it covers.
-    pub fn fence(&mut self, slot: u16) -> Option<(Arc<Fence>, u64)> {
-        self.order(slot).fence.clone()
-    }
-
-    /// The stream's fence has passed and been acted on.
-    pub fn lowered(&mut self, slot: u16) {
-        self.order(slot).fence = None;
-    }
-
-    /// Empties a stream's front cache into the arena.
-    pub fn drain(&mut self, stream: &Stream) {
-        let epoch = self.epoch(stream.slot);
-        let arena = &mut self.arena;
-        stream.drain(|block, coming| {
-            arena.await_give(coming);
-            arena.give(block.start, stream.owner, epoch);
-        });
-    }
-
-    /// Whether a private pool keeps memory in this stream's order.
-    pub fn is_bound_to_private(&self, slot: u16) -> bool {
-        self.privates.values().any(|private| private.owners.contains_key(&slot))
-    }
-
-    /// Whether a freed block is still to come back to this owner.
-    pub fn awaits(&self, owner: Owner) -> bool {
-        self.deferred.iter().any(|block| block.owner == owner) || self.quarantine.iter().any(|&(_, of)| of == owner)
-    }
-
-    /// The slot will name another stream.
-    pub fn forget_order(&mut self, slot: u16) {
-        *self.order(slot) = Order::default();
+    /// The arena, and whether anybody else still names a stream by its slot or its owner.
+    pub fn memory_and_bound(&mut self) -> (&mut OrderedArena, impl Fn(&Stream) -> bool + '_) {
+        let Self { memory, graphs, deferred, quarantine, .. } = self;
+        let is_bound = |stream: &Stream| {
+            graphs.is_bound(stream.slot)
+                || deferred.iter().any(|block| block.owner == stream.owner)
+                || quarantine.iter().any(|&(_, of)| of == stream.owner)
+        };
+        (memory, is_bound)
     }
 
     /// Bytes of physical memory held for this pool that are not mapped.
     pub fn unmapped(&self) -> u64 {
         self.orphans.iter().chain(&self.prepared).map(|&(_, bytes)| bytes).sum()
+    }
+
+    /// Gives back the deferred blocks whose fences have passed.
+    pub fn give_deferred(&mut self) {
+        let (memory, mut waiting) = (&mut self.memory, std::mem::take(&mut self.deferred));
+        waiting.retain(|block| {
+            let done = block.is_over();
+            if done {
+                memory.give(block.start, block.slot, block.owner);
+            }
+            !done
+        });
+        self.deferred = waiting;
+    }
+
+    /// The deferred blocks that came first, as far as their fences have passed: there may be thousands behind them that wait.
+    pub fn give_first_deferred(&mut self) {
+        let done = self.deferred.iter().take_while(|block| block.is_over()).count();
+        for block in self.deferred.drain(..done) {
+            self.memory.give(block.start, block.slot, block.owner);
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::pool::cache::stream::{Stream, TAGS};
-use crate::pool::device::DevicePool;
-use crate::pool::device::times::Spent;
+use crate::pool::device::chunks::held;
+use crate::pool::device::device_pool::DevicePool;
 use crate::units::GRAIN;
 
 /// A device's figures. Bytes and counts since the pool was made.
@@ -75,106 +75,89 @@ pub struct StreamStats {
     pub hits: u64,
 }
 
-impl Stream {
-    pub(crate) fn stats(&self) -> StreamStats {
-        let counts = self.hot.enter(None).counts;
-        StreamStats {
-            live: self.live.load(Ordering::Relaxed),
-            live_peak: counts.live_peak,
-            allocations: counts.allocations,
-            frees: counts.frees,
-            hits: counts.hits(),
-        }
+/// One stream's figures.
+pub(crate) fn stream_stats(stream: &Stream) -> StreamStats {
+    let counts = stream.hot.lock().counts;
+    StreamStats {
+        live: stream.live.load(Ordering::Relaxed),
+        live_peak: counts.live_peak,
+        allocations: counts.allocations,
+        frees: counts.frees,
+        hits: counts.hits(),
     }
 }
 
-impl DevicePool {
-    /// This device's figures.
-    pub fn stats(&self) -> Stats {
-        let (live, live_peak) = self.live();
-        let mut stats = Stats { live, live_peak, ..Stats::default() };
-        {
-            let inner = self.inner.lock();
-            let figures = inner.figures;
-            stats.physical = self.physical(&inner);
-            stats.physical_peak = figures.physical_peak;
-            stats.largest_free = inner.arena.largest_free() * GRAIN;
-            stats.free_blocks = inner.arena.free_blocks();
-            stats.private_free = inner.arena.private_free() * GRAIN;
-            (stats.misses, stats.steals, stats.growths) = (figures.misses, figures.steals, figures.growths);
-            (stats.waits, stats.releases, stats.out_of_memory) =
-                (figures.waits, figures.releases, figures.out_of_memory);
-            (stats.allocations, stats.frees, stats.hits) =
-                (figures.past_allocations, figures.past_frees, figures.past_hits);
-        }
-        stats.free = stats.physical.saturating_sub(live);
-        let limit = self.limit.load(Ordering::Relaxed);
-        stats.limit = if limit == u64::MAX { 0 } else { limit };
-        for stream in self.streams.read().all() {
-            let (counts, cached) = {
-                let hot = stream.hot.enter(None);
-                (hot.counts, hot.front.blocks())
-            };
-            stats.free_blocks += cached;
-            stats.streams += 1;
-            stats.allocations += counts.allocations;
-            stats.frees += counts.frees;
-            stats.hits += counts.hits();
-            for (sum, bytes) in stats.live_by_framework.iter_mut().zip(counts.live_by_tag) {
-                *sum += bytes;
-            }
-        }
-        (stats.making_ns, stats.waiting_ns) = (self.times.get(Spent::Making), self.times.get(Spent::Waiting));
-        if let Some(ledger) = self.driver.ledger() {
-            (stats.driver_calls, stats.driver_ns) = (ledger.calls, ledger.nanoseconds);
-        }
-        stats
+/// A device's figures.
+pub(crate) fn stats(pool: &DevicePool) -> Stats {
+    let (live, live_peak) = pool.live_peak.get(&pool.streams);
+    let mut stats = Stats { live, live_peak, ..Stats::default() };
+    {
+        let state = pool.state.lock();
+        let (counts, arena) = (state.counts, &state.memory.arena);
+        stats.physical = held(&pool.backing, &state);
+        stats.physical_peak = counts.physical_peak;
+        stats.largest_free = arena.largest_free() * GRAIN;
+        stats.free_blocks = arena.free_blocks();
+        stats.private_free = arena.private_free() * GRAIN;
+        (stats.misses, stats.steals, stats.growths) = (counts.misses, counts.steals, counts.growths);
+        (stats.waits, stats.releases, stats.out_of_memory) = (counts.waits, counts.releases, counts.out_of_memory);
     }
+    stats.free = stats.physical.saturating_sub(live);
+    let limit = pool.limit.load(Ordering::Relaxed);
+    stats.limit = if limit == u64::MAX { 0 } else { limit };
+    let streams = pool.streams.read();
+    let past = streams.past();
+    (stats.allocations, stats.frees, stats.hits) = (past.allocations, past.frees, past.hits());
+    for stream in streams.all() {
+        let (counts, cached) = {
+            let hot = stream.hot.lock();
+            (hot.counts, hot.cache.blocks())
+        };
+        stats.free_blocks += cached;
+        stats.streams += 1;
+        stats.allocations += counts.allocations;
+        stats.frees += counts.frees;
+        stats.hits += counts.hits();
+        for (sum, bytes) in stats.live_by_framework.iter_mut().zip(counts.live_by_tag) {
+            *sum += bytes;
+        }
+    }
+    stats.making_ns = pool.times.making.load(Ordering::Relaxed);
+    stats.waiting_ns = pool.times.waiting.load(Ordering::Relaxed);
+    if let Some(ledger) = pool.gpu.driver.ledger() {
+        (stats.driver_calls, stats.driver_ns) = (ledger.calls, ledger.nanoseconds);
+    }
+    stats
+}
 
-    pub(crate) fn reset_peaks(&self) {
-        self.reset_live_peak();
-        self.reset_physical_peak();
-    }
-
-    /// Makes the bytes held now the most that were.
-    pub(crate) fn reset_physical_peak(&self) {
-        let mut inner = self.inner.lock();
-        inner.figures.physical_peak = self.physical(&inner);
-    }
-
-    /// Every equation of the pool, and those between the arena and the streams.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let inner = self.inner.lock();
-        let totals = inner.arena.check()?;
-        let mut cached = 0;
-        let mut live = 0;
-        for stream in self.streams.read().all() {
-            let hot = stream.hot.enter(None);
-            let (own, by_tag) = (stream.live.load(Ordering::Relaxed), hot.counts.live_by_tag.iter().sum::<u64>());
-            if own != by_tag {
-                return Err(format!("stream {} has {own} bytes live, its frameworks {by_tag}", stream.handle));
-            }
-            live += own / GRAIN;
-            cached += hot.front.grains();
+/// Every equation of the pool, and those between the arena and the streams.
+pub(crate) fn check(pool: &DevicePool) -> Result<(), String> {
+    let state = pool.state.lock();
+    let totals = state.memory.arena.check()?;
+    let mut cached = 0;
+    let mut live = 0;
+    for stream in pool.streams.read().all() {
+        let hot = stream.hot.lock();
+        let (own, by_tag) = (stream.live.load(Ordering::Relaxed), hot.counts.live_by_tag.iter().sum::<u64>());
+        if own != by_tag {
+            return Err(format!("stream {} has {own} bytes live, its frameworks {by_tag}", stream.handle));
         }
-        let held: u64 = inner
-            .deferred
-            .iter()
-            .map(|block| block.start)
-            .chain(inner.quarantine.iter().map(|&(start, _)| start))
-            .chain(inner.privates.values().flat_map(|private| private.held()))
-            .map(|start| self.table.read(start).grains())
-            .sum();
-        if live + cached + held + totals.padding != totals.live {
-            return Err(format!(
-                "streams have {live} grains live, fronts {cached}, waiting {held}; the arena gave out {}",
-                totals.live - totals.padding
-            ));
-        }
-        let physical = self.physical(&inner);
-        if physical > inner.figures.physical_peak {
-            return Err(format!("{physical} bytes held, more than the peak {}", inner.figures.physical_peak));
-        }
-        Ok(())
+        live += own / GRAIN;
+        cached += hot.cache.grains();
     }
+    let waiting = state.deferred.iter().map(|block| block.start);
+    let quarantined = state.quarantine.iter().map(|&(start, _)| start);
+    let waiting = waiting.chain(quarantined).chain(state.graphs.held().map(|(_, start)| start));
+    let waiting: u64 = waiting.map(|start| pool.layout.table.read(start).grains()).sum();
+    if live + cached + waiting + totals.padding != totals.live {
+        return Err(format!(
+            "streams have {live} grains live, caches {cached}, waiting {waiting}; the arena gave out {}",
+            totals.live - totals.padding
+        ));
+    }
+    let physical = held(&pool.backing, &state);
+    if physical > state.counts.physical_peak {
+        return Err(format!("{physical} bytes held, more than the peak {}", state.counts.physical_peak));
+    }
+    Ok(())
 }

@@ -3,84 +3,80 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use super::stats::stats;
 use crate::error::Error;
-use crate::pool::device::DevicePool;
-use crate::pool::device::slow_path::Shortage;
+use crate::pool::device::device_pool::DevicePool;
+use crate::pool::device::need::Shortage;
 use crate::units::Human;
 
 /// Names of the frameworks, by tag.
 pub(crate) const FRAMEWORKS: [&str; crate::pool::TAGS] =
     ["C", "PyTorch", "CuPy", "Numba", "cuda.core", "RMM", "tag 6", "tag 7"];
 
-impl DevicePool {
-    /// A few lines about this device.
-    pub(crate) fn report(&self) -> String {
-        let stats = self.stats();
-        let mut text = String::new();
-        let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
-        let place = self.backing.place();
-        let free = match self.driver.memory_info(self.device) {
-            Ok(info) if !place.is_host() => format!("free on {place} {} of {}", Human(info.free), Human(info.total)),
-            _ => format!("pinned on {place}, which has {}", Human(self.backing.total)),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "  live {} (peak {}), free {}, largest free block {}",
-            Human(stats.live),
-            Human(stats.live_peak),
-            Human(stats.free),
-            Human(stats.largest_free)
-        );
-        let _ = writeln!(
-            text,
-            "  held {} (peak {}), limit {limit}, {free}",
-            Human(stats.physical),
-            Human(stats.physical_peak)
-        );
-        let by_framework = FRAMEWORKS.iter().zip(stats.live_by_framework).filter(|&(_, bytes)| bytes > 0);
-        let holders: Vec<String> = by_framework.map(|(name, bytes)| format!("{name} {}", Human(bytes))).collect();
-        if !holders.is_empty() {
-            let _ = writeln!(text, "  live by framework: {}", holders.join(", "));
-        }
-        let mut streams: Vec<_> =
-            self.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
-        streams.retain(|&(live, _)| live > 0);
-        streams.sort_by_key(|&(live, _)| std::cmp::Reverse(live));
-        let listed: Vec<String> =
-            streams.iter().take(4).map(|(live, handle)| format!("{handle} {}", Human(*live))).collect();
-        if !listed.is_empty() {
-            let more = streams.len().saturating_sub(4);
-            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-            let _ = writeln!(text, "  live by stream: {}{more}", listed.join(", "));
-        }
-        if stats.private_free > 0 {
-            let _ = writeln!(text, "  kept for captured graphs: {}", Human(stats.private_free));
-        }
-        text
+/// A few lines about this device.
+pub(crate) fn report(pool: &DevicePool) -> String {
+    let stats = stats(pool);
+    let mut text = String::new();
+    let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
+    let place = pool.backing.place();
+    let free = match pool.gpu.driver.memory_info(pool.gpu.device) {
+        Ok(info) if !place.is_host() => format!("free on {place} {} of {}", Human(info.free), Human(info.total)),
+        _ => format!("pinned on {place}, which has {}", Human(pool.backing.total)),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "  live {} (peak {}), free {}, largest free block {}",
+        Human(stats.live),
+        Human(stats.live_peak),
+        Human(stats.free),
+        Human(stats.largest_free)
+    );
+    let _ =
+        writeln!(text, "  held {} (peak {}), limit {limit}, {free}", Human(stats.physical), Human(stats.physical_peak));
+    let by_framework = FRAMEWORKS.iter().zip(stats.live_by_framework).filter(|&(_, bytes)| bytes > 0);
+    let holders: Vec<String> = by_framework.map(|(name, bytes)| format!("{name} {}", Human(bytes))).collect();
+    if !holders.is_empty() {
+        let _ = writeln!(text, "  live by framework: {}", holders.join(", "));
     }
+    let mut streams: Vec<_> =
+        pool.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
+    streams.retain(|&(live, _)| live > 0);
+    streams.sort_by_key(|&(live, _)| std::cmp::Reverse(live));
+    let listed: Vec<String> =
+        streams.iter().take(4).map(|(live, handle)| format!("{handle} {}", Human(*live))).collect();
+    if !listed.is_empty() {
+        let more = streams.len().saturating_sub(4);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let _ = writeln!(text, "  live by stream: {}{more}", listed.join(", "));
+    }
+    if stats.private_free > 0 {
+        let _ = writeln!(text, "  kept for captured graphs: {}", Human(stats.private_free));
+    }
+    text
+}
 
-    #[cold]
-    pub(crate) fn out_of_memory(&self, bytes: u64, shortage: &Shortage) -> Error {
-        let place = self.backing.place();
-        let why = match shortage {
-            Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
-            Shortage::Device(error) => format!("{place} has no more ({error})"),
-            Shortage::Total => format!("{place} has {} in all", Human(self.backing.total)),
-            Shortage::Addresses => {
-                format!("more than the pool's addresses, and {place} has {}", Human(self.backing.total))
-            }
-        };
-        let hint = match shortage {
-            Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
-            Shortage::Device(_) => "free memory, or end other programs that use it",
-            Shortage::Addresses | Shortage::Total => "ask for less",
-        };
-        let text = format!(
-            "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
-            Human(bytes),
-            self.report()
-        );
-        Error::OutOfMemory(text.trim_end().into())
-    }
+/// That a request for so many bytes failed, and why.
+#[cold]
+pub(crate) fn out_of_memory(pool: &DevicePool, bytes: u64, shortage: &Shortage) -> Error {
+    let place = pool.backing.place();
+    let why = match shortage {
+        Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
+        Shortage::Device(error) => format!("{place} has no more ({error})"),
+        Shortage::Total => format!("{place} has {} in all", Human(pool.backing.total)),
+        Shortage::Addresses => {
+            format!("more than the pool's addresses, and {place} has {}", Human(pool.backing.total))
+        }
+    };
+    let hint = match shortage {
+        Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
+        Shortage::Device(_) => "free memory, or end other programs that use it",
+        Shortage::Addresses | Shortage::Total => "ask for less",
+    };
+    let text = format!(
+        "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
+        Human(bytes),
+        report(pool)
+    );
+    Error::OutOfMemory(text.trim_end().into())
 }

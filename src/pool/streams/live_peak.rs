@@ -9,18 +9,34 @@
 
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
+
+use super::registry::Streams;
 use crate::pool::cache::stream::Stream;
-use crate::pool::device::DevicePool;
 
 /// How far a stream may rise unnoticed beyond its share, in bytes, where there are several.
 const SLACK: u64 = 1 << 20;
 
-impl DevicePool {
+/// The most that was live. Any thread; its lock is the last of all.
+#[derive(Debug, Default)]
+pub(crate) struct LivePeak(Mutex<Peaks>);
+
+/// Highest figures so far, in bytes.
+#[derive(Debug, Default)]
+struct Peaks {
+    live: u64,
+    /// Since [`LivePeak::take_recent`] asked last.
+    recent: u64,
+    /// By so much streams may still rise beyond their marks.
+    kept_back: u64,
+}
+
+impl LivePeak {
     /// `stream` has risen above its mark.
     #[cold]
-    pub(crate) fn rose(&self, stream: &Stream) {
+    pub fn rose(&self, streams: &Streams, stream: &Stream) {
         {
-            let mut peaks = self.peaks.lock();
+            let mut peaks = self.0.lock();
             let (live, mark) = (stream.live.load(Ordering::Relaxed), stream.mark.load(Ordering::Relaxed));
             let wanted = (live + SLACK).saturating_sub(mark);
             if wanted <= peaks.kept_back {
@@ -29,16 +45,16 @@ impl DevicePool {
                 return;
             }
         }
-        self.look_at_peak();
+        self.look(streams);
     }
 
-    fn look_at_peak(&self) {
-        let streams = self.streams.read();
-        let mut peaks = self.peaks.lock();
-        let total: u64 = streams.all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+    fn look(&self, streams: &Streams) {
+        let list = streams.read();
+        let mut peaks = self.0.lock();
+        let total: u64 = list.all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
         peaks.live = peaks.live.max(total);
         peaks.recent = peaks.recent.max(total);
-        let count = streams.all().count().max(1) as u64;
+        let count = list.all().count().max(1) as u64;
         let below = peaks.live.min(peaks.recent) - total;
         let share = if count > 1 {
             let dealt = (below + count * SLACK) / 2;
@@ -48,32 +64,32 @@ impl DevicePool {
             peaks.kept_back = 0;
             below
         };
-        for stream in streams.all() {
+        for stream in list.all() {
             stream.mark.store(stream.live.load(Ordering::Relaxed) + share, Ordering::Relaxed);
         }
     }
 
     /// Bytes live now, and the most there were.
-    pub(crate) fn live(&self) -> (u64, u64) {
-        self.look_at_peak();
-        let live = self.streams.read().all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
-        (live, self.peaks.lock().live)
+    pub fn get(&self, streams: &Streams) -> (u64, u64) {
+        self.look(streams);
+        let live = streams.read().all().map(|stream| stream.live.load(Ordering::Relaxed)).sum();
+        (live, self.0.lock().live)
     }
 
     /// The most bytes that were live since this was asked last, as exact as the peak.
-    pub(crate) fn recent_peak(&self) -> u64 {
-        self.look_at_peak();
-        let recent = std::mem::take(&mut self.peaks.lock().recent);
-        self.look_at_peak();
+    pub fn take_recent(&self, streams: &Streams) -> u64 {
+        self.look(streams);
+        let recent = std::mem::take(&mut self.0.lock().recent);
+        self.look(streams);
         recent
     }
 
     /// Makes the bytes live now the most that were.
-    pub(crate) fn reset_live_peak(&self) {
-        self.peaks.lock().live = 0;
-        for stream in self.streams.read().all() {
-            stream.hot.enter(None).counts.live_peak = stream.live.load(Ordering::Relaxed);
+    pub fn reset(&self, streams: &Streams) {
+        self.0.lock().live = 0;
+        for stream in streams.read().all() {
+            stream.hot.lock().counts.live_peak = stream.live.load(Ordering::Relaxed);
         }
-        self.look_at_peak();
+        self.look(streams);
     }
 }

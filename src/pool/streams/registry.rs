@@ -1,15 +1,17 @@
 //! Finding, registering and forgetting streams.
 
-use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::driver::Capture;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use super::ordered_arena::OrderedArena;
 use crate::error::{Error, Result};
-use crate::pool::cache::stream::{Layout, Stream};
-use crate::pool::device::state::Inner;
-use crate::pool::device::{DevicePool, Streams};
-use crate::pool::order::event_pair::Rounds;
+use crate::pool::cache::stream::{Counts, Layout, Stream};
+use crate::pool::cache::stream_fences::identity;
+use crate::pool::order::event_pair::EventPair;
+use crate::pool::order::gpu::Gpu;
 use crate::units::StreamHandle;
 
 /// At least so many more streams become known before those that are of no more use are looked for: as many as there were in all, so that
@@ -18,188 +20,205 @@ const SWEEP_EVERY: usize = 64;
 /// Headers name a stream's slot in 16 bits.
 const MOST: usize = 1 << 16;
 
-/// What a known stream is to its handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The handle names it.
-    Current,
-    /// The handle names a stream that is being captured.
-    Captured,
-    /// The handle names another stream, or nothing.
-    Stale,
+/// What a handle and an identity name.
+pub(crate) type Name = (StreamHandle, u64);
+
+/// The streams of a device's pool.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    gpu: Arc<Gpu>,
+    layout: Layout,
+    list: RwLock<List>,
+    /// Whether private pools take allocations, as the streams' fast paths know it. Changed under `switching`, as these are.
+    routed: AtomicBool,
+    switching: Mutex<()>,
 }
 
-thread_local! {
-    /// A number for this thread: names its default stream where the driver has no name for it.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
+/// By slot and by name.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    slots: Vec<Option<Arc<Stream>>>,
+    /// Slots that are none's.
+    vacant: Vec<u16>,
+    by_name: HashMap<Name, Arc<Stream>>,
+    /// When so many are known, those that are of no more use are forgotten.
+    sweep_at: usize,
+    /// The counts of those that were forgotten: what was allocated, freed and served from a cache.
+    past: Counts,
 }
-static THREADS: AtomicU64 = AtomicU64::new(1);
 
-fn thread_number() -> u64 {
-    THREAD.with(|number| {
-        if number.get() == 0 {
-            number.set(THREADS.fetch_add(1, Ordering::Relaxed));
+impl List {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Stream>> {
+        self.slots.iter().flatten()
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub fn by_slot(&self, slot: u16) -> Option<&Arc<Stream>> {
+        self.slots.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    /// Of the streams that were forgotten.
+    pub fn past(&self) -> Counts {
+        self.past
+    }
+
+    /// Forgets streams that hold nothing, that nobody is using, and whose handle may be dead. `is_bound`: others keep its slot.
+    fn sweep(&mut self, memory: &mut OrderedArena, is_bound: impl Fn(&Stream) -> bool) {
+        for slot in 0..self.slots.len() {
+            let Some(stream) = self.slots[slot].as_ref() else { continue };
+            // Two holds are the list's own; a third is somebody at work with it, or about to be.
+            let unused = Arc::strong_count(stream) == 2 && stream.live.load(Ordering::Relaxed) == 0;
+            if stream.is_durable() || !unused || is_bound(stream) {
+                continue;
+            }
+            let stream = Arc::clone(stream);
+            memory.drain(&stream);
+            if stream.cover_unfenced() && stream.fences.as_ref().is_some_and(EventPair::passed) {
+                memory.arena.promote(stream.owner, u64::MAX);
+            }
+            if memory.arena.owner_free(stream.owner) > 0 {
+                continue;
+            }
+            let counts = stream.hot.lock().counts;
+            self.past.allocations += counts.allocations;
+            self.past.frees += counts.frees;
+            self.past.missed += counts.missed;
+            memory.arena.owner_remove(stream.owner);
+            memory.forget(stream.slot);
+            self.slots[slot] = None;
+            self.vacant.push(stream.slot);
+            self.by_name.remove(&(stream.handle, stream.identity));
         }
-        number.get()
-    })
+    }
 }
 
-impl DevicePool {
-    /// The stream that a handle names now.
-    pub(crate) fn stream(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
+impl Streams {
+    pub fn new(gpu: &Arc<Gpu>, layout: Layout) -> Self {
+        let (list, routed, switching) = (RwLock::default(), AtomicBool::new(false), Mutex::default());
+        Self { gpu: Arc::clone(gpu), layout, list, routed, switching }
+    }
+
+    /// The streams as they are now. Who changes the list has the arena's lock too.
+    pub fn read(&self) -> RwLockReadGuard<'_, List> {
+        self.list.read()
+    }
+
+    pub fn by_slot(&self, slot: u16) -> Option<Arc<Stream>> {
+        self.list.read().by_slot(slot).cloned()
+    }
+
+    /// What a handle names now.
+    pub fn name(&self, handle: StreamHandle) -> Result<Name> {
         let handle = handle.canonical();
-        let identity = match self.identity(handle)? {
+        let identity = match identity(&self.gpu, handle)? {
             Some(identity) => identity,
             // The last that had this handle will do: a captured stream gets private memory only, and that is
             // never ordered by a fence.
-            None => self
-                .streams
-                .read()
-                .all()
-                .filter(|known| known.handle == handle)
-                .map(|known| known.identity)
-                .max()
-                .unwrap_or(0),
+            None => {
+                let list = self.list.read();
+                let known = list.all().filter(|known| known.handle == handle).map(|known| known.identity);
+                known.max().unwrap_or(0)
+            }
         };
-        if let Some(known) = self.streams.read().by_key.get(&(handle, identity)) {
+        Ok((handle, identity))
+    }
+
+    pub fn find(&self, name: Name) -> Option<Arc<Stream>> {
+        self.list.read().by_name.get(&name).cloned()
+    }
+
+    /// The stream of that name, known from now on. Under the arena's lock. `is_bound`: a stream's slot must stay its own.
+    ///
+    /// # Errors
+    /// There are as many as headers can name.
+    pub fn find_or_add(
+        &self,
+        name: Name,
+        memory: &mut OrderedArena,
+        is_bound: impl Fn(&Stream) -> bool,
+    ) -> Result<Arc<Stream>> {
+        let (handle, identity) = name;
+        let mut list = self.list.write();
+        if let Some(known) = list.by_name.get(&name) {
             return Ok(Arc::clone(known));
         }
-        let mut inner = self.inner.lock();
-        let mut streams = self.streams.write();
-        if let Some(known) = streams.by_key.get(&(handle, identity)) {
-            return Ok(Arc::clone(known));
+        if list.by_name.len() + 1 >= list.sweep_at.clamp(SWEEP_EVERY, MOST + 1) {
+            list.sweep(memory, is_bound);
+            list.sweep_at = list.by_name.len() + list.by_name.len().max(SWEEP_EVERY);
         }
-        if streams.by_key.len() + 1 >= streams.sweep_at.clamp(SWEEP_EVERY, MOST + 1) {
-            self.sweep(&mut inner, &mut streams);
-            streams.sweep_at = streams.by_key.len() + streams.by_key.len().max(SWEEP_EVERY);
-        }
-        let fences = if Self::lives_forever(handle) { None } else { Some(Rounds::new(&self.events)?) };
-        let number = match streams.vacant.last() {
+        let fences = if handle.is_legacy() { None } else { Some(EventPair::new(&self.gpu)?) };
+        let slot = match list.vacant.last() {
             Some(&slot) => slot,
-            None => u16::try_from(streams.slots.len()).map_err(|_| {
+            None => u16::try_from(list.slots.len()).map_err(|_| {
                 Error::invalid(format_args!(
                     "device {} has {MOST} streams that are registered or have memory, which is the limit: destroy or unregister some, \
                      and free what they have",
-                    self.device
+                    self.gpu.device
                 ))
             })?,
         };
-        let slot = usize::from(number);
-        let owner = inner.arena.owner_add(false);
-        let stream = Stream::new((number, handle, identity), owner, fences, self.layout());
+        let owner = memory.arena.owner_add(false);
+        let stream = Stream::new((slot, handle, identity), &self.gpu, owner, fences, self.layout.clone());
         // Who opens or shuts all of them looks for it after he has said so.
         stream.open_or_shut(self.routed.load(Ordering::Acquire));
-        if streams.vacant.pop().is_none() {
-            streams.slots.push(None);
+        if list.vacant.pop().is_none() {
+            list.slots.push(None);
         }
-        streams.slots[slot] = Some(Arc::clone(&stream));
-        streams.by_key.insert((handle, identity), Arc::clone(&stream));
+        list.slots[usize::from(slot)] = Some(Arc::clone(&stream));
+        list.by_name.insert(name, Arc::clone(&stream));
         Ok(stream)
     }
 
-    /// What tells the stream behind a handle from any other; `None` while it is captured, when CUDA does not say
-    /// (and asking would break the capture).
-    fn identity(&self, handle: StreamHandle) -> Result<Option<u64>> {
-        if Self::lives_forever(handle) {
-            return Ok(Some(0));
-        }
-        if self.driver.stream_capture(self.device, handle)? != Capture::None {
-            return Ok(None);
-        }
-        if self.capabilities.stream_identity {
-            return Ok(Some(self.driver.stream_identity(self.device, handle)?));
-        }
-        Ok(Some(if handle == StreamHandle::PER_THREAD { thread_number() } else { 0 }))
-    }
-
-    /// Whether a known stream is what its handle names now.
-    pub(crate) fn standing(&self, stream: &Stream) -> Standing {
-        if stream.is_durable() {
-            return Standing::Current;
-        }
-        match self.identity(stream.handle) {
-            Ok(None) => Standing::Captured,
-            Ok(Some(identity)) if identity == stream.identity => Standing::Current,
-            _ => Standing::Stale,
-        }
-    }
-
     /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
-    pub(crate) fn register(&self, handle: StreamHandle) -> Result<()> {
-        if handle == StreamHandle::PER_THREAD {
-            return Err(Error::invalid(
-                "stream 2, the calling thread's default stream, cannot be registered: it ends with its thread; \
-                 it works without being registered",
-            ));
+    pub fn register(&self, stream: &Stream) -> Result<()> {
+        stream.hold_back_heir()?;
+        self.set_durable(stream, true);
+        Ok(())
+    }
+
+    /// The stream that [`Streams::unregister`] is for.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was not registered, [`Error::Capturing`] while it is captured.
+    pub fn registered(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
+        let handle = handle.canonical();
+        let captured = || Error::Capturing(format!("stream {handle} is being captured: end the capture first").into());
+        let identity = identity(&self.gpu, handle)?.ok_or_else(captured)?;
+        self.find((handle, identity)).filter(|stream| stream.is_registered()).ok_or_else(|| {
+            Error::NotFound(format!("stream {handle} of device {} is not registered", self.gpu.device).into())
+        })
+    }
+
+    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it. Under the arena's lock: other threads
+    /// on the slow path may be about to use the handle, and look at the promise there.
+    pub fn unregister(&self, stream: &Stream) -> Result<()> {
+        if let Some(fences) = &stream.fences {
+            stream.record(fences)?;
         }
-        let stream = self.stream(handle)?;
-        self.hold_back_heir(&stream)?;
-        self.set_durable(&stream, true);
+        self.set_durable(stream, false);
         Ok(())
     }
 
     fn set_durable(&self, stream: &Stream, durable: bool) {
         let _one_at_a_time = self.switching.lock();
-        stream.durable.store(durable, Ordering::Release);
+        stream.set_durable(durable);
         stream.open_or_shut(self.routed.load(Ordering::Acquire));
     }
 
-    /// Opens the quick ways of all streams, or shuts them: as private pools take allocations.
-    pub(crate) fn open_or_shut(&self) {
+    /// Opens the fast paths of all streams, or shuts them: as private pools take allocations (`is_routed`).
+    pub fn open_or_shut(&self, is_routed: impl FnOnce() -> bool) {
         let _one_at_a_time = self.switching.lock();
-        let routed = !self.routes.read().is_empty();
+        let routed = is_routed();
         self.routed.store(routed, Ordering::Release);
-        self.streams.read().all().for_each(|stream| stream.open_or_shut(routed));
+        self.list.read().all().for_each(|stream| stream.open_or_shut(routed));
     }
 
-    fn layout(&self) -> Layout {
-        Layout { base: self.base, table: Arc::clone(&self.table) }
-    }
-
-    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
-    pub(crate) fn unregister(&self, handle: StreamHandle) -> Result<()> {
-        let handle = handle.canonical();
-        let captured = || Error::Capturing(format!("stream {handle} is being captured: end the capture first").into());
-        let identity = self.identity(handle)?.ok_or_else(captured)?;
-        let known = self.streams.read().by_key.get(&(handle, identity)).cloned();
-        let stream = known.filter(|stream| stream.is_durable() && stream.fences.is_some()).ok_or_else(|| {
-            Error::NotFound(format!("stream {handle} of device {} is not registered", self.device).into())
-        })?;
-        // Other threads that make room may be about to use the handle: they look at the promise under this lock.
-        let _inner = self.inner.lock();
-        if let Some(fences) = &stream.fences {
-            self.raise_fence(&stream, fences)?;
-        }
-        self.set_durable(&stream, false);
-        Ok(())
-    }
-
-    /// Forgets streams that hold nothing, that nobody is using, and whose handle may be dead.
-    fn sweep(&self, inner: &mut Inner, streams: &mut Streams) {
-        for slot in 0..streams.slots.len() {
-            let Some(stream) = streams.slots[slot].as_ref() else { continue };
-            // Two holds are the list's own; a third is somebody at work with it, or about to be.
-            let unused = Arc::strong_count(stream) == 2 && stream.live.load(Ordering::Relaxed) == 0;
-            if stream.is_durable() || !unused || inner.is_bound_to_private(stream.slot) {
-                continue;
-            }
-            let stream = Arc::clone(stream);
-            inner.drain(&stream);
-            if self.cover_bare(&stream) && stream.fences.as_ref().is_some_and(Rounds::passed) {
-                inner.arena.promote(stream.owner, u64::MAX);
-            }
-            if inner.arena.owner_free(stream.owner) > 0 || inner.awaits(stream.owner) {
-                continue;
-            }
-            let counts = stream.hot.enter(None).counts;
-            inner.figures.past_allocations += counts.allocations;
-            inner.figures.past_frees += counts.frees;
-            inner.figures.past_hits += counts.hits();
-            inner.arena.owner_remove(stream.owner);
-            inner.forget_order(stream.slot);
-            streams.slots[slot] = None;
-            streams.vacant.push(stream.slot);
-            streams.by_key.remove(&(stream.handle, stream.identity));
-        }
+    /// Forgets all of them. Threads that used one lately keep it in memory; what it has of the driver goes now.
+    pub fn end(&self) {
+        let list = std::mem::take(&mut *self.list.write());
+        list.all().filter_map(|stream| stream.fences.as_ref()).flat_map(EventPair::both).for_each(|fence| fence.end());
     }
 }

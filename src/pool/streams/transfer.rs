@@ -1,48 +1,76 @@
-//! Long blocks that one stream asks for and another frees, again and again.
-//!
-//! They go straight to the arena, and the freeing stream's fence is raised there and then: when the other stream asks for the next
-//! one it has mostly passed, and one look at it is all that the request takes. Where nothing is handed over, none of this is done.
+//! Ownership transfer: memory of another stream, behind a wait on the device. The asking stream waits for what the other has; the host
+//! goes on.
 
 use std::sync::Arc;
 
+use super::ordered_arena::OrderedArena;
+use super::registry::List;
+use crate::driver::Result;
 use crate::pool::cache::stream::Stream;
-use crate::pool::cache::stream_cache::{Cached, Front};
-use crate::pool::device::DevicePool;
-use crate::pool::device::state::Inner;
+use crate::pool::order::fence::Fence;
+use crate::units::GRAIN;
 
-impl DevicePool {
-    /// Takes a long block that another stream was given, in the order of `stream`.
-    pub(crate) fn hand_back(&self, stream: &Stream, block: Cached) {
-        let mut inner = self.inner.lock();
-        inner.give(block.start, stream.slot, stream.owner);
-        self.hand_back_in_time(&mut inner, stream);
+/// The streams whose free memory helps `to`, richest first; none if all of them have fewer than `wanted` bytes together.
+pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, grains: u64, wanted: u64) -> Vec<Arc<Stream>> {
+    let mut sources: Vec<Arc<Stream>> = list.all().cloned().collect();
+    sources.retain(|from| from.slot != to.slot && memory.arena.has_to_lend(from.owner, to.owner, grains));
+    let offered: u64 = sources.iter().map(|from| memory.arena.owner_free(from.owner) * GRAIN).sum();
+    if offered < wanted {
+        return Vec::new();
     }
+    sources.sort_by_key(|from| std::cmp::Reverse(memory.arena.owner_free(from.owner)));
+    sources
+}
 
-    /// A long block that another stream was given is on its way to the order of `stream`, as soon as its other uses are over. Those
-    /// before it may have come there since: each has its fence before the other stream runs out of them. The event is recorded under the
-    /// lock: what other threads hand to the arena between the event and its epoch would count as covered.
-    pub(crate) fn hand_back_in_time(&self, inner: &mut Inner, stream: &Stream) {
-        inner.handed_over = true;
-        Self::give_first_deferred(inner);
-        let lacks_fence = inner.arena.owner_free(stream.owner) > 0 && inner.fence(stream.slot).is_none();
-        if lacks_fence && stream.is_durable() {
-            // Without one it takes longer.
-            let _ = self.raise_fence_of(inner, stream);
+/// Makes `to` wait for the fence of `from`, and hands it what of that stream's free memory helps. Returns the grains that changed
+/// hands; `None` where `to` was not made to wait.
+pub(crate) fn transfer(memory: &mut OrderedArena, from: &Stream, to: &Stream, grains: u64) -> Result<Option<u64>> {
+    let before = memory.fence(from.slot).filter(|&(_, epoch)| memory.arena.has_up_to(from.owner, epoch, grains));
+    let covered = match (before, from.own_fences()) {
+        // No need to wait for what the other was given since.
+        (Some((fence, epoch)), _) => {
+            fence.hold_back(to.handle)?;
+            epoch
         }
-    }
-
-    /// What another stream handed back, if its fence has passed. pre: the request is [long](Front::is_long).
-    pub(crate) fn handed_back(&self, stream: &Stream, grains: u64) -> Option<u64> {
-        debug_assert!(Front::is_long(grains), "shorter blocks are in fronts, not in the arena");
-        let mut inner = self.inner.lock();
-        if !inner.handed_over {
-            return None;
+        (None, Some(fences)) => {
+            if !from.cover_unfenced() {
+                return Ok(None);
+            }
+            fences.hold_back(to.handle)?;
+            u64::MAX
         }
-        let lends = |other: &&Arc<Stream>| other.slot != stream.slot && inner.arena.owner_free(other.owner) >= grains;
-        let lender = self.streams.read().all().find(lends).cloned()?;
-        self.look_at_fence(&mut inner, &lender);
-        let start = inner.arena.take(stream.owner, grains)?;
-        inner.figures.misses += 1;
-        Some(start)
+        (None, None) => {
+            let (fence, epoch) = record_for_others(memory, from)?;
+            fence.hold_back(to.handle)?;
+            epoch
+        }
+    };
+    // What is had so is free only behind the wait that was just queued.
+    to.record_own(false)?;
+    let epoch = memory.epoch(to.slot);
+    // Where blocks are handed over, the other's are freed one by one: so they can be waited for, one by one.
+    let whole = !memory.hands_over;
+    let moved = memory.arena.lend(from.owner, to.owner, covered, epoch, grains, whole);
+    if !whole && !memory.arena.has_up_to(from.owner, covered, grains) {
+        // The next to ask waits for what the other has now, not for what it gets until then. It can do without.
+        let _ = record_next(memory, from);
     }
+    tracing::debug!(from = %from.handle, to = %to.handle, bytes = moved * GRAIN, "memory changed streams");
+    Ok(Some(moved))
+}
+
+/// A fence behind all that a stream has now, if that can be.
+pub(crate) fn record_next(memory: &mut OrderedArena, stream: &Stream) -> bool {
+    let Some(fences) = stream.own_fences() else { return record_for_others(memory, stream).is_ok() };
+    let is_pending = memory.fence(stream.slot).is_some();
+    let Some(turn) = stream.turn(is_pending) else { return false };
+    memory.recorded_for_others(stream, Arc::clone(fences.of(turn)));
+    true
+}
+
+/// The same for a durable stream, and the epoch that it covers.
+pub(crate) fn record_for_others(memory: &mut OrderedArena, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
+    let fence = Fence::after_uncaptured(&stream.gpu, stream.handle)?;
+    let epoch = memory.recorded_for_others(stream, Arc::clone(&fence));
+    Ok((fence, epoch))
 }

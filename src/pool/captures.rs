@@ -1,0 +1,80 @@
+//! Private pools, for captured graphs.
+
+use super::device::captures;
+use super::graph::routes::Filter;
+use super::pool::Pool;
+use crate::error::Result;
+use crate::units::{Address, StreamHandle};
+
+impl Pool {
+    /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.
+    ///
+    /// # Errors
+    /// See [`Error`](crate::error::Error).
+    pub fn private_begin(&self, device: i32, id: u128, takes: Filter) -> Result<()> {
+        captures::begin(self.device(device)?, id, takes);
+        Ok(())
+    }
+
+    /// Ends the newest [`Pool::private_begin`] of this id.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::error::Error::NotFound) if none is under way.
+    pub fn private_end(&self, device: i32, id: u128) -> Result<()> {
+        captures::end(self.device(device)?, id)
+    }
+
+    /// Lets go of one hold; with the last, the pool's memory goes back to everybody.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown id.
+    pub fn private_release(&self, device: i32, id: u128) -> Result<()> {
+        captures::release(self.device(device)?, id)
+    }
+
+    /// Takes one more hold on private pool `id`, which is made if there is none.
+    ///
+    /// # Errors
+    /// See [`Error`](crate::error::Error).
+    pub fn private_hold(&self, device: i32, id: u128) -> Result<()> {
+        self.device(device)?.state.lock().graphs.hold(id);
+        Ok(())
+    }
+
+    /// How many holds there are on private pool `id`; 0 for an unknown one.
+    ///
+    /// # Errors
+    /// See [`Error`](crate::error::Error).
+    pub fn private_holds(&self, device: i32, id: u128) -> Result<u32> {
+        Ok(self.device(device)?.state.lock().graphs.holds(id))
+    }
+
+    /// The private pool that a live block came from, if any.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`](crate::error::Error::BadFree) if no live block starts at `at`.
+    pub fn private_of(&self, at: Address) -> Result<Option<u128>> {
+        let pool = self.device(self.device_of(at)?)?;
+        let (start, _) = pool.find_live(at)?;
+        Ok(pool.state.lock().graphs.pool_of(start))
+    }
+
+    /// Makes a block live again that private pool `id` gave out on `stream` before, at its own address.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown pool; [`Error::Busy`](crate::error::Error::Busy) if the pool has
+    /// not all of that memory free.
+    pub fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: StreamHandle, tag: u8) -> Result<()> {
+        let device = self.device_of(at)?;
+        self.on_stream(None, device, stream, |pool, found| captures::restore(pool, id, (at, bytes), &found.stream, tag))
+    }
+
+    /// Gives the memory back that captures took which nobody had announced, once the device is done with it; what is
+    /// still live there follows when it is freed. Their graphs must not run again. Returns how many captures that were.
+    ///
+    /// # Errors
+    /// See [`Error`](crate::error::Error).
+    pub fn release_captures(&self, device: i32) -> Result<u64> {
+        self.device_if_used(device)?.map_or(Ok(0), |pool| captures::release_unannounced(pool))
+    }
+}

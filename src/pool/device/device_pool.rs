@@ -1,0 +1,285 @@
+//! The pool of one device: a composition. What it does is in the files beside it, and in `report/`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::backing::Backing;
+use super::chunks;
+use super::pressure::Pressure;
+use super::state::State;
+use crate::arena::{Arena, ArenaOptions};
+use crate::block::{Header, State as BlockState, Table};
+use crate::driver::{Driver, ErrorKind, Physical, Place};
+use crate::error::{Error, Result};
+use crate::pool::cache::stream::{Layout, Stream};
+use crate::pool::graph::routes::Routes;
+use crate::pool::options::Options;
+use crate::pool::order::gpu::Gpu;
+use crate::pool::streams::live_peak::LivePeak;
+use crate::pool::streams::registry::Streams;
+use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+
+/// Requests up to this many bytes live in the zone of small blocks.
+const SMALL: u64 = 256 << 10;
+
+const _: () = assert!(
+    Table::short(SMALL / GRAIN) == crate::pool::cache::stream_cache::StreamCache::SHORT,
+    "the fast path knows by one look where block and cell are"
+);
+
+/// The pool of one device.
+#[derive(Debug)]
+pub struct DevicePool {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) backing: Backing,
+    pub(crate) layout: Layout,
+    /// Whether new memory is taken rather than a stream made to wait.
+    pub(crate) grow_first: bool,
+    pub(crate) state: Mutex<State>,
+    pub(crate) streams: Streams,
+    pub(crate) routes: Routes,
+    /// Most bytes to hold.
+    pub(crate) limit: AtomicU64,
+    pub(crate) live_peak: LivePeak,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) times: Times,
+}
+
+/// Where the time of requests went that no free memory could serve. Nanoseconds since the pool was made.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    /// Looking for memory, and the driver's calls.
+    pub making: AtomicU64,
+    /// Waiting until work was done, and asking others to give memory back.
+    pub waiting: AtomicU64,
+}
+
+/// Adds a time to one of them.
+pub(crate) fn add_time(sum: &AtomicU64, time: Duration) {
+    sum.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+impl DevicePool {
+    /// Reserves the addresses of a device's pool; no memory is taken yet.
+    pub(crate) fn new(
+        driver: Arc<dyn Driver>,
+        device: DeviceId,
+        options: &Options,
+        pressure: Arc<Pressure>,
+    ) -> Result<Self> {
+        let capabilities = driver.capabilities(device)?;
+        let backing = Backing::new(&driver, device, options, &capabilities)?;
+        let granularity = backing.granularity;
+        if options.max_chunk != 0 && options.max_chunk < granularity {
+            let smallest = Err(Error::invalid(format_args!(
+                "max_chunk is {} bytes; device {device} maps no less than {granularity} at a time",
+                options.max_chunk
+            )));
+            return backing.unreserve().map_err(Error::from).and(smallest);
+        }
+        let (base, span) = backing.addresses();
+        let pages = span / granularity;
+        let shape = ArenaOptions {
+            page_grains: granularity / GRAIN,
+            pages,
+            small_pages: pages / 4,
+            small_grains: SMALL / GRAIN,
+            max_chunk_pages: options.max_chunk / granularity,
+        };
+        let table = Arc::new(Table::new(&shape.table_shape()));
+        let arena = Arena::new(shape, Arc::clone(&table));
+        let state = Mutex::new(State::new(arena, driver.now()));
+        let gpu = Gpu::new(driver, device, capabilities);
+        let layout = Layout { base, span, table };
+        let pool = Self {
+            streams: Streams::new(&gpu, layout.clone()),
+            routes: Routes::new(&gpu),
+            gpu,
+            backing,
+            layout,
+            grow_first: options.grow_first,
+            state,
+            limit: AtomicU64::new(u64::MAX),
+            live_peak: LivePeak::default(),
+            pressure,
+            times: Times::default(),
+        };
+        pool.limit.store(pool.effective_limit(options.limit, options.fraction), Ordering::Relaxed);
+        Ok(pool)
+    }
+
+    /// The smaller of two limits, each 0 for none.
+    pub(crate) fn effective_limit(&self, bytes: u64, fraction: f64) -> u64 {
+        let bytes = if bytes == 0 { u64::MAX } else { bytes };
+        if fraction == 0.0 {
+            return bytes;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of memory need not be exact to the byte"
+        )]
+        let share = (self.backing.total as f64 * fraction) as u64;
+        // 0 would read as no limit.
+        bytes.min(share.max(1))
+    }
+
+    /// Which device this is.
+    #[must_use]
+    pub fn device(&self) -> DeviceId {
+        self.gpu.device
+    }
+
+    /// Where its memory lies.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.backing.place()
+    }
+
+    /// Whether its memory can be given to other processes as file descriptors.
+    #[must_use]
+    pub fn is_shareable(&self) -> bool {
+        self.backing.is_shareable()
+    }
+
+    // ---- streams -------------------------------------------------------------------------------------
+
+    /// The stream that a handle names now.
+    pub(crate) fn stream(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
+        let name = self.streams.name(handle)?;
+        if let Some(known) = self.streams.find(name) {
+            return Ok(known);
+        }
+        let mut state = self.state.lock();
+        let (memory, is_bound) = state.memory_and_bound();
+        self.streams.find_or_add(name, memory, is_bound)
+    }
+
+    /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
+    pub(crate) fn register(&self, handle: StreamHandle) -> Result<()> {
+        if handle == StreamHandle::PER_THREAD {
+            return Err(Error::invalid(
+                "stream 2, the calling thread's default stream, cannot be registered: it ends with its thread; \
+                 it works without being registered",
+            ));
+        }
+        self.streams.register(&*self.stream(handle)?)
+    }
+
+    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
+    pub(crate) fn unregister(&self, handle: StreamHandle) -> Result<()> {
+        let stream = self.streams.registered(handle)?;
+        let _state = self.state.lock();
+        self.streams.unregister(&stream)
+    }
+
+    // ---- blocks --------------------------------------------------------------------------------------
+
+    /// The live block that starts there.
+    #[inline]
+    pub(crate) fn find_live(&self, at: Address) -> Result<(u64, Header)> {
+        let header = |start| (start, self.layout.table.read(start));
+        match self.layout.grain(at).map(header) {
+            Some((start, header)) if header.state() == BlockState::Live && at.0.is_multiple_of(GRAIN) => {
+                Ok((start, header))
+            }
+            _ => Err(self.bad_free(at)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn bad_free(&self, at: Address) -> Error {
+        let text = match self.layout.grain(at) {
+            None => format!("{at} is not memory of this pool: free it where it was allocated"),
+            Some(start) => {
+                let block = self.state.lock().memory.arena.containing(start);
+                // What waits in a stream cache is live for the arena, and freed for its user.
+                match block.filter(|&(block, _)| self.layout.table.read(block).state() == BlockState::Live) {
+                    Some((block, grains)) => format!(
+                        "{at} lies {} bytes inside the live block of {} bytes at {}: only its start can be freed",
+                        at.0 - self.layout.address(block).0,
+                        grains * GRAIN,
+                        self.layout.address(block)
+                    ),
+                    None => format!("{at} is not live: it was freed before, or never given out"),
+                }
+            }
+        };
+        Error::BadFree(text.into())
+    }
+
+    /// The live block that contains an address: its start and length in bytes.
+    ///
+    /// # Errors
+    /// [`Error::BadFree`] if no live block is there.
+    pub fn block_around(&self, at: Address) -> Result<(Address, u64)> {
+        let Layout { table, .. } = &self.layout;
+        let found = self.layout.grain(at).and_then(|grain| self.state.lock().memory.arena.containing(grain));
+        let live = found.map(|(start, _)| (start, table.read(start)));
+        let live = live.filter(|(_, header)| header.state() == BlockState::Live);
+        let block = live.map(|(start, header)| (self.layout.address(start), header.grains() * GRAIN));
+        // Behind a small block among large ones there may be memory that is nobody's.
+        block.filter(|&(start, bytes)| at.0 - start.0 < bytes).ok_or_else(|| self.bad_free(at))
+    }
+
+    /// Notes how many bytes were asked for of the block at `at`, which nobody else knows of yet.
+    pub(crate) fn set_asked(&self, at: Address, unasked: impl FnOnce(u64) -> u32) {
+        if let Some(place) = self.layout.grain(at).and_then(|start| self.layout.table.place(start)) {
+            place.set_unasked(unasked(place.read().grains()));
+        }
+    }
+
+    // ---- peaks ---------------------------------------------------------------------------------------
+
+    /// Makes the bytes live now the most that were.
+    pub(crate) fn reset_live_peak(&self) {
+        self.live_peak.reset(&self.streams);
+    }
+
+    /// Makes the bytes held now the most that were.
+    pub(crate) fn reset_physical_peak(&self) {
+        let mut state = self.state.lock();
+        state.counts.physical_peak = chunks::held(&self.backing, &state);
+    }
+
+    // ---- the end -------------------------------------------------------------------------------------
+
+    /// Gives everything back, blocks still live included.
+    pub(crate) fn close(&self) {
+        let Gpu { driver, device, .. } = &*self.gpu;
+        let synchronize = || driver.synchronize(*device);
+        // At the end of the process the driver may be gone, and there is nothing to wait for.
+        if let Err(error) = synchronize().or_else(|_| synchronize())
+            && error.kind != ErrorKind::Deinitialized
+        {
+            tracing::warn!(%device, %error, "closing a pool without having waited for the device");
+        }
+        let mut state = self.state.lock();
+        let exports = std::mem::take(&mut state.exports);
+        exports.into_values().flatten().for_each(|export| (export.on_free)());
+        // Nobody comes back for what is left behind, so each call gets a second chance.
+        let again = |what: &str, call: &dyn Fn() -> crate::driver::Result<()>| {
+            if let Err(error) = call().or_else(|_| call()) {
+                tracing::warn!(%device, %error, "{what} failed while closing a pool");
+            }
+        };
+        for (_, old) in std::mem::take(&mut state.retiring) {
+            again("unmap", &|| self.backing.unmap(old.page, old.pages));
+        }
+        for chunk in state.memory.arena.all_chunks() {
+            again("unmap", &|| self.backing.unmap(chunk.page, chunk.pages));
+            again("release", &|| self.backing.release(Physical(chunk.handle)));
+        }
+        for &(physical, _) in state.orphans.iter().chain(&state.prepared) {
+            again("release", &|| self.backing.release(physical));
+        }
+        again("unreserve", &|| self.backing.unreserve());
+        *state = State::new(Arena::closed(), driver.now());
+        self.streams.end();
+        self.gpu.end();
+    }
+}

@@ -1,0 +1,161 @@
+//! Giving blocks out where the fast path declined.
+
+use std::sync::Arc;
+
+use super::device_pool::DevicePool;
+use super::need::{Failure, Need};
+use super::slow_path::{self, slow_path};
+use crate::block::Header;
+use crate::driver::Capture;
+use crate::error::Error;
+use crate::pool::cache::stream::Stream;
+use crate::pool::cache::stream_cache::StreamCache;
+use crate::pool::graph::id::captured_id;
+use crate::units::Address;
+
+/// The best fit of what `stream` may use as it is. Called with the stream's cache locked, against the order of the
+/// locks: so it only tries the state's. A registered stream is asked whether it is captured, as a longer way would.
+#[inline(never)]
+pub(crate) fn refill(pool: &DevicePool, stream: &Stream, grains: u64) -> Option<u64> {
+    let gpu = &pool.gpu;
+    // Others were asked when they were recognised.
+    let asked = !stream.is_registered() || gpu.driver.stream_capture(gpu.device, stream.handle).ok()? == Capture::None;
+    if grains == 0 || !asked {
+        return None;
+    }
+    let mut state = pool.state.try_lock()?;
+    let start = state.memory.arena.take(stream.owner, grains)?;
+    state.counts.misses += 1;
+    Some(start)
+}
+
+/// Gives out `grains` on `stream`, charged to framework `tag`.
+pub(crate) fn allocate(
+    pool: &DevicePool,
+    stream: &Arc<Stream>,
+    grains: u64,
+    tag: u8,
+    captured: bool,
+) -> Result<Address, Failure> {
+    if let Some(id) = pool.routes.find(stream.handle) {
+        return allocate_private(pool, id, stream, grains, tag);
+    }
+    if captured {
+        return Err(refuse_capture(stream).into());
+    }
+    if !stream.is_durable() {
+        stream.hold_back_heir()?;
+    }
+    let cached = stream.hot.lock().pop(grains);
+    let start = match cached {
+        Some(start) => start,
+        None => {
+            // The fast path asks nobody; here one driver call more is nothing.
+            let gpu = &pool.gpu;
+            if stream.is_registered() && gpu.driver.stream_capture(gpu.device, stream.handle)? != Capture::None {
+                return Err(refuse_capture(stream).into());
+            }
+            let transferred = StreamCache::is_long(grains).then(|| slow_path::handed_over(pool, stream, grains));
+            match transferred.flatten() {
+                Some(start) => start,
+                None => slow_path(pool, Need::of(stream, grains))?,
+            }
+        }
+    };
+    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, false));
+    book(pool, stream, grains, tag, cached.is_some());
+    Ok(pool.layout.address(start))
+}
+
+/// Gives out memory whose every use is proven to be over.
+pub(crate) fn allocate_ready(
+    pool: &DevicePool,
+    stream: &Arc<Stream>,
+    grains: u64,
+    tag: u8,
+    captured: bool,
+) -> Result<Address, Failure> {
+    if captured {
+        return Err(refuse_capture(stream).into());
+    }
+    let cached = pop_passed(stream, grains);
+    let start = match cached {
+        Some(start) => start,
+        None => slow_path(pool, Need::ready(stream, grains))?,
+    };
+    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, false));
+    book(pool, stream, grains, tag, cached.is_some());
+    Ok(pool.layout.address(start))
+}
+
+/// A block from the stream's cache, if everything there is proven unused. Its fence is recorded before a block is
+/// put there, or the block is unfenced, so under the lock a fence that has passed covers them all.
+fn pop_passed(stream: &Stream, grains: u64) -> Option<u64> {
+    let fences = stream.own_fences()?;
+    let mut hot = stream.hot.lock();
+    if hot.unfenced.is_none() && fences.passed() { hot.cache.pop(grains) } else { None }
+}
+
+/// Gives out a private pool's memory.
+pub(crate) fn allocate_private(
+    pool: &DevicePool,
+    id: u128,
+    stream: &Arc<Stream>,
+    grains: u64,
+    tag: u8,
+) -> Result<Address, Failure> {
+    let owner = {
+        let state = &mut *pool.state.lock();
+        state.graphs.owner(id, stream.slot, &mut state.memory.arena)?
+    };
+    let start = slow_path(pool, Need { stream, owner, private: true, grains })?;
+    pool.state.lock().graphs.gave(start, id);
+    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, true));
+    book(pool, stream, grains, tag, false);
+    Ok(pool.layout.address(start))
+}
+
+/// The same for a capture that nobody announced, of a framework that captures graphs and tells no allocator. Each such capture gets a
+/// private pool of its own, known by the driver's number of it. Nobody tells when its graph is destroyed, so the memory stays with it
+/// until its user asks for it.
+pub(crate) fn allocate_captured(
+    pool: &DevicePool,
+    stream: &Arc<Stream>,
+    grains: u64,
+    tag: u8,
+) -> Result<Address, Failure> {
+    let Capture::Active(number) = pool.gpu.driver.stream_capture(pool.gpu.device, stream.handle)? else {
+        return allocate(pool, stream, grains, tag, false);
+    };
+    let id = captured_id(number);
+    pool.state.lock().graphs.begin_unannounced(id);
+    // Meanwhile no event may be recorded that would break the capture.
+    pool.gpu.capture_begins();
+    let result = allocate_private(pool, id, stream, grains, tag);
+    pool.gpu.capture_ends();
+    result
+}
+
+/// Books a block as live. `hit`: the cache had it.
+pub(crate) fn book(pool: &DevicePool, stream: &Stream, grains: u64, tag: u8, hit: bool) {
+    let peak = {
+        let mut hot = stream.hot.lock();
+        hot.counts.missed += u64::from(!hit);
+        stream.charge(&mut hot, grains, tag)
+    };
+    if peak {
+        pool.live_peak.rose(&pool.streams, stream);
+    }
+}
+
+/// What a graph uses must not be anybody's memory.
+fn refuse_capture(stream: &Stream) -> Error {
+    Error::Capturing(
+        format!(
+            "stream {} is being captured: memory for a graph must come from a private pool, begun with \
+             forebay_private_begin before the capture",
+            stream.handle
+        )
+        .into(),
+    )
+}
