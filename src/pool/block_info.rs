@@ -1,6 +1,5 @@
 //! For callers that keep books of their own about blocks: what a block is, and what it was when it went.
 
-use super::cache::fast::Declined;
 use super::cache::stream::Stream;
 use super::device::device_pool::DevicePool;
 use super::device::free::{Behind, record_use};
@@ -51,20 +50,16 @@ impl Pool {
     /// # Errors
     /// [`Error::BadFree`] if no live block of that framework starts at `at`; nothing was changed.
     pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
-        self.free_slow_while(Declined::Unknown, at, current, tag)
+        self.free_slow_while(at, current, tag)
     }
 
-    /// The same for a block that the fast path `declined`.
+    /// The same for a block that the fast path did not take.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_slow_while(
-        &self,
-        declined: Declined<'_>,
-        at: Address,
-        current: Option<StreamHandle>,
-        tag: u8,
-    ) -> Result<Account> {
-        if let Ok(account) = self.free_now(declined, at, true, Account::of_tag(tag)) {
+    pub(crate) fn free_slow_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
+        if let Some(current) = current
+            && let Ok(account) = self.free_now(at, current, true, Account::of_tag(tag))
+        {
             return Ok(account);
         }
         let (account, stream, private) = account(self.device(self.device_of(at)?)?, at, tag)?;
@@ -77,7 +72,7 @@ impl Pool {
                 tracing::debug!(device = account.device, %error, "a free does not wait for the stream that was current");
             }
         }
-        self.free_slow(Declined::Unknown, at, stream, Behind::Stream)?;
+        self.free_slow(at, stream, Behind::Stream)?;
         Ok(account)
     }
 }

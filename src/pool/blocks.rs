@@ -1,6 +1,7 @@
-//! Giving blocks out and taking them back: the fast path first, then what is known by then goes down the slow one.
+//! Giving blocks out and taking them back: the fast path first, then what the stream's cache and free memory can do without waiting, then
+//! the slow path.
 
-use super::cache::fast::{self, Declined, Left, Miss, unasked};
+use super::cache::fast::{self, Declined, unasked};
 use super::cache::stream::Stream;
 use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
@@ -15,7 +16,7 @@ use crate::driver;
 use crate::error::{Error, Result};
 use crate::units::{Address, StreamHandle};
 
-/// What a free sees of the block before it goes: its answer comes back where the block was taken.
+/// What a free sees of the block before it goes: its answer comes back where the block was taken, and `None` refuses.
 pub(crate) trait Look<T>: Fn(&Stream, Place<'_>, Header) -> Option<T> {}
 impl<T, F: Fn(&Stream, Place<'_>, Header) -> Option<T>> Look<T> for F {}
 
@@ -27,36 +28,26 @@ impl Pool {
     #[inline(always)]
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         match self.malloc_fast(bytes, device, stream, tag) {
-            Ok(at) => Ok(at),
-            Err(miss) => self.malloc_slow(miss, bytes, device, stream, tag),
+            Some(at) => Ok(at),
+            None => self.malloc_slow(bytes, device, stream, tag),
         }
     }
 
-    /// The same from the cache of a stream that this thread used lately, or why not: for [`Pool::malloc_slow`]. Neither waits for the GPU
-    /// nor panics, so that callers need no guard around it.
+    /// The same from the cache of a stream that this thread used lately, or nothing. Neither waits for the GPU nor panics, so that callers
+    /// need no guard around it.
     #[inline(always)]
-    pub(crate) fn malloc_fast(
-        &self,
-        bytes: u64,
-        device: i32,
-        stream: StreamHandle,
-        tag: u8,
-    ) -> std::result::Result<Address, Miss<'_>> {
-        fast::malloc(self.id, bytes, device, stream, tag)
+    pub(crate) fn malloc_fast(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
+        fast::find(self.id, device, stream)?.malloc(bytes, tag)
     }
 
-    /// What [`Pool::malloc_fast`] could not serve.
+    /// What [`Pool::malloc_fast`] did not serve.
+    ///
+    /// # Errors
+    /// As [`Pool::malloc`].
     #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_slow(
-        &self,
-        miss: Miss<'_>,
-        bytes: u64,
-        device: i32,
-        stream: StreamHandle,
-        tag: u8,
-    ) -> Result<Address> {
-        match self.malloc_now(miss, bytes, tag) {
+    pub(crate) fn malloc_slow(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
+        match self.malloc_now(bytes, device, stream, tag) {
             Ok(at) => Ok(at),
             Err(found) => self.allocate_by(found, (bytes, device, stream), |pool, found, grains| {
                 allocate(pool, &found.stream, grains, tag, found.captured)
@@ -64,60 +55,52 @@ impl Pool {
         }
     }
 
-    /// Serves a request that the fast path declined from the cache or from free memory that the stream may use as it is: nothing that
-    /// waits, and no lock under which anybody waits for the GPU or calls back. Else what is known of the stream.
-    fn malloc_now(&self, miss: Miss<'_>, bytes: u64, tag: u8) -> std::result::Result<Address, Option<Found>> {
-        let (stream, served) = match miss {
-            Miss::Unknown => return Err(None),
-            Miss::Shut(stream) => match self.recognise(stream)? {
-                true => (stream, stream.malloc(bytes, tag)),
-                false => return Err(keep(self.id, stream, false)),
-            },
-            Miss::Empty(stream) | Miss::Peak(stream, _) => (stream, Err(miss)),
-        };
-        let pool = self.open_of(stream).ok_or(None)?;
-        let served = match served {
-            Err(Miss::Empty(_)) => stream.malloc_or(bytes, tag, |grains| refill(pool, stream, grains)),
-            served => served,
-        };
-        match served {
-            Ok(at) => Ok(at),
-            Err(Miss::Peak(stream, at)) => {
-                pool.live_peak.rose(&pool.streams, stream);
-                Ok(at)
-            }
-            Err(_) => Err(keep(self.id, stream, false)),
+    /// Serves a request from the stream's cache or from free memory that it may use as it is: nothing that waits, and no lock under which
+    /// anybody waits for the GPU or calls back. Else what is known of the stream.
+    fn malloc_now(
+        &self,
+        bytes: u64,
+        device: i32,
+        stream: StreamHandle,
+        tag: u8,
+    ) -> std::result::Result<Address, Option<Found>> {
+        let stream = fast::find(self.id, device, stream).ok_or(None)?;
+        let known = self.recognise(stream)? && !stream.gpu.is_capturing();
+        let pool = self.open_of(stream).filter(|_| known).ok_or_else(|| keep(self.id, stream, false))?;
+        let served = stream.malloc_or(bytes, tag, |grains| refill(pool, stream, grains));
+        let (at, peak) = served.ok_or_else(|| keep(self.id, stream, false))?;
+        if peak {
+            pool.live_peak.rose(&pool.streams, stream);
         }
+        Ok(at)
     }
 
-    /// Whether a stream to which the fast path is shut may be served all the same: it is what its handle names, and nothing is
-    /// captured. Else what is known of it.
+    /// Whether a stream is certainly the one that its handle names, and not captured. Else what is known of it.
     fn recognise(&self, stream: &Stream) -> std::result::Result<bool, Option<Found>> {
-        if stream.is_durable() {
-            // Private pools take allocations.
-            return Ok(!stream.gpu.is_capturing());
-        }
         match stream.standing() {
             Standing::Stale => Err(None),
             Standing::Captured => Err(keep(self.id, stream, true)),
-            Standing::Current => Ok(!stream.gpu.is_capturing() && stream.gpu.capabilities.stream_identity),
+            Standing::Current => Ok(stream.is_durable() || stream.gpu.capabilities.stream_identity),
         }
     }
 
-    /// Serves a request as [`Pool::malloc`] if that takes no wait.
+    /// Serves a request as [`Pool::malloc`] if that takes no wait: for callers that hold a lock which others need meanwhile.
     #[inline]
     pub fn malloc_at_once(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
-        match self.malloc_fast(bytes, device, stream, tag) {
-            Ok(at) => Some(at),
-            Err(miss) => self.malloc_without_wait(miss, bytes, tag),
-        }
+        self.malloc_fast(bytes, device, stream, tag).or_else(|| self.malloc_without_wait(bytes, device, stream, tag))
     }
 
-    /// What [`Pool::malloc_fast`] could not serve, if that takes no wait: for callers that hold a lock which others need meanwhile.
+    /// What [`Pool::malloc_fast`] did not serve, if that takes no wait.
     #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_without_wait(&self, miss: Miss<'_>, bytes: u64, tag: u8) -> Option<Address> {
-        self.malloc_now(miss, bytes, tag).ok()
+    pub(crate) fn malloc_without_wait(
+        &self,
+        bytes: u64,
+        device: i32,
+        stream: StreamHandle,
+        tag: u8,
+    ) -> Option<Address> {
+        self.malloc_now(bytes, device, stream, tag).ok()
     }
 
     /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of
@@ -136,23 +119,10 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::malloc`].
-    pub fn malloc_also_captured(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        self.malloc_slow_also_captured(Miss::Unknown, bytes, device, stream, tag)
-    }
-
-    /// As [`Pool::malloc_slow`], and on a stream that is being captured without [`Pool::private_begin`] from a private pool that
-    /// this capture has to itself.
     #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_slow_also_captured(
-        &self,
-        miss: Miss<'_>,
-        bytes: u64,
-        device: i32,
-        stream: StreamHandle,
-        tag: u8,
-    ) -> Result<Address> {
-        match self.malloc_slow(miss, bytes, device, stream, tag) {
+    pub fn malloc_also_captured(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
+        match self.malloc_slow(bytes, device, stream, tag) {
             Err(Error::Capturing(_)) => self.allocate_by(None, (bytes, device, stream), |pool, found, grains| {
                 allocate_captured(pool, &found.stream, grains, tag)
             }),
@@ -204,50 +174,28 @@ impl Pool {
     #[inline(always)]
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
         match self.free_fast(at, stream, |_, _, _| Some(())) {
-            Ok(((), left)) => {
-                self.spill(left);
-                Ok(())
-            }
-            Err(declined) => self.free_slow(declined, at, stream, Behind::Stream),
+            Some(()) => Ok(()),
+            None => self.free_slow(at, stream, Behind::Stream),
         }
     }
 
-    /// The same into the cache of a stream that this thread used lately, or why not: for [`Pool::free_slow`]. `look` sees the block before,
-    /// and refuses with `None`. What the cache did not keep is for [`Pool::spill`]. Neither waits for the GPU nor panics.
+    /// The same into the cache of a stream that this thread used lately, or not at all. Neither waits for the GPU nor panics.
     #[inline(always)]
-    pub(crate) fn free_fast<T>(
-        &self,
-        at: Address,
-        stream: StreamHandle,
-        look: impl Look<T>,
-    ) -> std::result::Result<(T, Left<'_>), Declined<'_>> {
-        fast::free(self.id, at, stream, look)
+    pub(crate) fn free_fast<T>(&self, at: Address, stream: StreamHandle, look: impl Look<T>) -> Option<T> {
+        fast::find_for(self.id, at, stream)?.free(at, look)
     }
 
-    /// Takes what the fast path left over into the arena.
-    #[inline(always)]
-    pub(crate) fn spill(&self, left: Left<'_>) {
-        if let Some((stream, block)) = left
-            && let Some(pool) = self.open_of(stream)
-        {
-            give_back(pool, stream, block);
-        }
-    }
-
-    /// What [`Pool::free_fast`] did not take.
+    /// What [`Pool::free_fast`] did not take, in the order of `stream` and behind what else may use it.
+    ///
+    /// # Errors
+    /// As [`Pool::free`].
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_slow(
-        &self,
-        declined: Declined<'_>,
-        at: Address,
-        stream: StreamHandle,
-        behind: Behind,
-    ) -> Result<()> {
+    pub(crate) fn free_slow(&self, at: Address, stream: StreamHandle, behind: Behind) -> Result<()> {
         if at.0 == 0 {
             return Ok(());
         }
-        match self.free_now(declined, at, true, |_, _, _| Some(())) {
+        match self.free_now(at, stream, true, |_, _, _| Some(())) {
             Ok(()) => Ok(()),
             Err(found) => {
                 let device = self.device_of(at)?;
@@ -258,61 +206,43 @@ impl Pool {
         }
     }
 
-    /// Takes a block into the cache of a stream to which the fast path is shut. `events`: also where that needs one, which might have to
+    /// Takes a block back into the cache of a stream that this thread used lately. `events`: also where that takes one, which might have to
     /// wait for room in the stream's queue. Else what is known of the stream.
     pub(super) fn free_now<T>(
         &self,
-        declined: Declined<'_>,
         at: Address,
+        stream: StreamHandle,
         events: bool,
         look: impl Look<T>,
     ) -> std::result::Result<T, Option<Found>> {
-        let stream = match declined {
-            Declined::Unknown => return Err(None),
-            Declined::Shut(stream) => stream,
-            Declined::Other(stream) | Declined::Event(stream) => return Err(keep(self.id, stream, false)),
-        };
-        let known = if stream.is_durable() { true } else { self.recognise_for_free(stream)? };
-        if !known {
+        let stream = fast::find_for(self.id, at, stream).ok_or(None)?;
+        if !self.recognise(stream)? {
             return Err(keep(self.id, stream, false));
         }
-        let mut taken = stream.take_back(at, stream.header, false, &look);
-        if let (Err(Declined::Event(_)), true) = (&taken, events)
+        let mut taken = stream.free_or_spill(at, false, &look);
+        if let (Err(Declined::Event), true) = (&taken, events)
             && stream.record_own(false).is_ok()
         {
-            taken = stream.take_back(at, stream.header, true, &look);
+            taken = stream.free_or_spill(at, true, &look);
         }
         let (seen, left) = taken.map_err(|_| keep(self.id, stream, false))?;
-        self.spill(left);
-        Ok(seen)
-    }
-
-    /// Whether a stream that was not registered is certainly the one that its handle names. Else what is known of it.
-    fn recognise_for_free(&self, stream: &Stream) -> std::result::Result<bool, Option<Found>> {
-        match stream.standing() {
-            Standing::Stale => Err(None),
-            Standing::Captured => Err(keep(self.id, stream, true)),
-            Standing::Current => Ok(stream.gpu.capabilities.stream_identity),
+        if let Some((block, pool)) = left.zip(self.open_of(stream)) {
+            give_back(pool, stream, block);
         }
+        Ok(seen)
     }
 
     /// Frees a block as [`Pool::free`] if that takes no wait and no event. Returns whether it did.
     #[inline]
     pub fn free_at_once(&self, at: Address, stream: StreamHandle) -> bool {
-        match self.free_fast(at, stream, |_, _, _| Some(())) {
-            Ok(((), left)) => {
-                self.spill(left);
-                true
-            }
-            Err(declined) => self.free_without_wait(declined, at),
-        }
+        self.free_fast(at, stream, |_, _, _| Some(())).is_some() || self.free_without_wait(at, stream)
     }
 
     /// What [`Pool::free_fast`] did not take, if that takes no wait and no event. Returns whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_without_wait(&self, declined: Declined<'_>, at: Address) -> bool {
-        self.free_now(declined, at, false, |_, _, _| Some(())).is_ok()
+    pub(crate) fn free_without_wait(&self, at: Address, stream: StreamHandle) -> bool {
+        self.free_now(at, stream, false, |_, _, _| Some(())).is_ok()
     }
 
     /// Frees a block as [`Pool::free`], and also behind what the stream of the allocation has now, whether it is still alive or not: for
@@ -321,7 +251,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::free`].
     pub fn free_behind_both(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        self.free_slow(Declined::Unknown, at, stream, Behind::Allocation)
+        self.free_slow(at, stream, Behind::Allocation)
     }
 
     /// The same behind everything that the device has now, whoever queued it: for memory that was in hands that do not

@@ -25,7 +25,6 @@ mod sharing;
 mod streams;
 
 pub use block_info::Account;
-pub(crate) use cache::fast::{Declined, Left};
 pub use cache::stream::TAGS;
 pub use device::device_pool::DevicePool;
 pub(crate) use device::free::Behind;

@@ -12,7 +12,7 @@ use crate::abi::core::cxx;
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, address, pointer};
 use crate::abi::core::log::shared;
-use crate::abi::pool::memory::{ForebayFramework, release_quietly};
+use crate::abi::pool::memory::{ForebayFramework, release};
 use crate::abi::python::exception;
 use crate::pool::{Behind, Pool, existing};
 use crate::units::{Address, StreamHandle};
@@ -62,15 +62,15 @@ impl Target for Pool {
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
         let tag = ForebayFramework::Cupy as u8;
         match self.malloc_fast(bytes, device, stream, tag) {
-            Ok(at) => Ok(at),
+            Some(at) => Ok(at),
             // CuPy captures graphs and tells no allocator.
-            Err(miss) => guard::result(|| Ok(self.malloc_slow_also_captured(miss, bytes, device, stream, tag)?)),
+            None => guard::result(|| Ok(self.malloc_also_captured(bytes, device, stream, tag)?)),
         }
     }
 
     #[inline]
     fn free(&self, at: Address, stream: StreamHandle) {
-        release_quietly(self, at, stream, Behind::Allocation, HOOK);
+        release(self, at, stream, Behind::Allocation, HOOK);
     }
 
     fn figures(&self, device: i32) -> (u64, u64) {

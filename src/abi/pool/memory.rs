@@ -1,14 +1,13 @@
 //! Blocks.
 
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::block::block_grains;
 use crate::error::Error;
-use crate::pool::{Behind, Left, Pool};
+use crate::pool::{Behind, Pool};
 use crate::units::{Address, GRAIN, StreamHandle};
 
 /// Who asked for a block: how the figures tell users apart.
@@ -71,71 +70,79 @@ unsafe fn malloc_as(
     out: *mut *mut c_void,
 ) -> ForebayStatus {
     // SAFETY: as the caller promises.
-    match unsafe { request(pool, framework, out) } {
-        Ok((pool, tag, out)) => match allocate(pool, bytes, device, handle(stream), tag) {
-            Ok(at) => {
-                out.write(pointer(at));
-                ForebayStatus::Ok
-            }
-            Err(fault) => fault.status(),
-        },
-        Err(fault) => guard::status(|| Err(fault)),
+    unsafe {
+        match malloc_fast(pool, framework, bytes, device, stream, out) {
+            true => ForebayStatus::Ok,
+            false => malloc_slow(pool, bytes, device, stream, out, framework),
+        }
     }
 }
 
-/// The arguments of a request.
+/// The fast path, which needs no guard. Returns whether it served the request; else nothing happened.
 ///
 /// # Safety
 /// As [`forebay_malloc`].
 #[inline(always)]
-pub(crate) unsafe fn request<'a>(
+pub(crate) unsafe fn malloc_fast(
     pool: *mut ForebayPool,
     framework: u32,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
     out: *mut *mut c_void,
-) -> Result<(&'a Pool, u8, &'a mut MaybeUninit<*mut c_void>), Fault> {
+) -> bool {
+    // Each by itself: together, as a tuple in a result, they would be written to memory first.
     // SAFETY: as the caller promises.
-    unsafe { Ok((ForebayPool::get(pool)?, tag(framework)?, output(out, "out")?)) }
+    let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
+    // SAFETY: as the caller promises.
+    let Ok(out) = (unsafe { output(out, "out") }) else { return false };
+    let Ok(tag) = tag(framework) else { return false };
+    let Some(at) = pool.malloc_fast(bytes, device, handle(stream), tag) else { return false };
+    out.write(pointer(at));
+    true
 }
 
-/// A block of a pool: the fast path without a guard, which it does not need, and the slow path in one. What goes wrong there is the
-/// thread's last error already.
-#[inline(always)]
-pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address, Fault> {
-    match pool.malloc_fast(bytes, device, stream, tag) {
-        Ok(at) => Ok(at),
-        Err(miss) => guard::result(|| Ok(pool.malloc_slow(miss, bytes, device, stream, tag)?)),
-    }
-}
-
-/// Takes what the fast path left over into the arena.
+/// Its first arguments are [`forebay_malloc`]'s in their order, so that they need not change their places.
+///
+/// # Safety
+/// As [`forebay_malloc`].
 #[cold]
-pub(crate) fn spill(pool: &Pool, left: Left<'_>) -> Result<(), Fault> {
-    guard::result(|| {
-        pool.spill(left);
+#[inline(never)]
+unsafe extern "C" fn malloc_slow(
+    pool: *mut ForebayPool,
+    bytes: u64,
+    device: i32,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+    framework: u32,
+) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        out.write(pointer(pool.malloc_slow(bytes, device, handle(stream), tag(framework)?)?));
         Ok(())
     })
 }
 
-/// As [`release`], for a `hook` that has no answer: what goes wrong is put into the log.
+/// A block of a pool, for a hook: the fast path without a guard, which it does not need, and the slow path in one. What goes wrong there
+/// is the thread's last error already.
 #[inline(always)]
-pub(crate) fn release_quietly(pool: &Pool, at: Address, stream: StreamHandle, behind: Behind, hook: &'static str) {
-    match pool.free_fast(at, stream, |_, _, _| Some(())) {
-        Ok(((), None)) => {}
-        Ok(((), left)) => drop(spill(pool, left)),
-        Err(declined) => guard::unanswered(
-            || Ok(pool.free_slow(declined, at, stream, behind)?),
-            |why| tracing::warn!(hook, address = %at, %stream, "{why}"),
-        ),
+pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address, Fault> {
+    match pool.malloc_fast(bytes, device, stream, tag) {
+        Some(at) => Ok(at),
+        None => guard::result(|| Ok(pool.malloc_slow(bytes, device, stream, tag)?)),
     }
 }
 
-/// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it.
+/// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it. What goes wrong is put into the log:
+/// a `hook` has no answer.
 #[inline(always)]
-pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, behind: Behind) -> Result<(), Fault> {
-    match pool.free_fast(at, stream, |_, _, _| Some(())) {
-        Ok(((), None)) => Ok(()),
-        Ok(((), left)) => spill(pool, left),
-        Err(declined) => guard::result(|| Ok(pool.free_slow(declined, at, stream, behind)?)),
+pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, behind: Behind, hook: &'static str) {
+    if pool.free_fast(at, stream, |_, _, _| Some(())).is_none() {
+        guard::unanswered(
+            || Ok(pool.free_slow(at, stream, behind)?),
+            |why| tracing::warn!(hook, address = %at, %stream, "{why}"),
+        );
     }
 }
 
@@ -192,13 +199,26 @@ pub unsafe extern "C" fn forebay_malloc_ready(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
     // SAFETY: as the caller promises.
-    match unsafe { ForebayPool::get(pool) } {
-        Ok(pool) => match release(pool, address(ptr), handle(stream), Behind::Stream) {
-            Ok(()) => ForebayStatus::Ok,
-            Err(fault) => fault.status(),
-        },
-        Err(fault) => guard::status(|| Err(fault)),
+    unsafe {
+        if let Ok(pool) = ForebayPool::get(pool)
+            && pool.free_fast(address(ptr), handle(stream), |_, _, _| Some(())).is_some()
+        {
+            return ForebayStatus::Ok;
+        }
+        free_slow(pool, ptr, stream)
     }
+}
+
+/// # Safety
+/// As [`forebay_free`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_slow(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+    guard::status(|| {
+        // SAFETY: as the caller promises.
+        let pool = unsafe { ForebayPool::get(pool)? };
+        Ok(pool.free_slow(address(ptr), handle(stream), Behind::Stream)?)
+    })
 }
 
 /// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not

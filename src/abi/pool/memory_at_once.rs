@@ -2,9 +2,9 @@
 
 use std::ffi::c_void;
 
-use super::memory::{request, spill};
+use super::memory::{malloc_fast, tag};
 use crate::abi::core::guard;
-use crate::abi::core::handle::{ForebayPool, address, pointer, stream as handle};
+use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
 
 /// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
 /// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
@@ -23,12 +23,16 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
     out: *mut *mut c_void,
 ) -> u32 {
     // SAFETY: as the caller promises.
-    let Ok((pool, tag, out)) = (unsafe { request(pool, framework, out) }) else { return 0 };
-    let block = match pool.malloc_fast(bytes, device, handle(stream), tag) {
-        Ok(at) => Some(at),
-        Err(miss) => guard::result(|| Ok(pool.malloc_without_wait(miss, bytes, tag))).unwrap_or(None),
-    };
-    block.map(|at| out.write(pointer(at))).is_some().into()
+    if unsafe { malloc_fast(pool, framework, bytes, device, stream, out) } {
+        return 1;
+    }
+    let done = guard::result(|| {
+        // SAFETY: as the caller promises.
+        let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
+        let at = pool.malloc_without_wait(bytes, device, handle(stream), tag(framework)?);
+        Ok(at.map(|at| out.write(pointer(at))).is_some())
+    });
+    done.unwrap_or(false).into()
 }
 
 /// `forebay_free` under the same condition. Any thread.
@@ -42,9 +46,6 @@ pub unsafe extern "C" fn forebay_free_at_once(pool: *mut ForebayPool, ptr: *mut 
     // SAFETY: as the caller promises.
     let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return 0 };
     let (at, stream) = (address(ptr), handle(stream));
-    match pool.free_fast(at, stream, |_, _, _| Some(())) {
-        Ok(((), None)) => 1,
-        Ok(((), left)) => spill(pool, left).is_ok().into(),
-        Err(declined) => guard::result(|| Ok(pool.free_without_wait(declined, at))).unwrap_or(false).into(),
-    }
+    let taken = pool.free_fast(at, stream, |_, _, _| Some(())).is_some();
+    (taken || guard::result(|| Ok(pool.free_without_wait(at, stream))).unwrap_or(false)).into()
 }

@@ -10,7 +10,7 @@ use crate::abi::core::cxx::{self, StreamFilter};
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{address, pointer, stream as handle};
 use crate::abi::core::log::shared;
-use crate::abi::pool::memory::{ForebayFramework, allocate, release_quietly};
+use crate::abi::pool::memory::{ForebayFramework, allocate, release};
 use crate::error::Error;
 use crate::pool::{Behind, existing};
 
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
 ) {
     let Some(pool) = existing() else { return };
     let (at, stream) = (address(ptr), handle(stream));
-    release_quietly(pool, at, stream, Behind::Stream, "forebay_torch_free");
+    release(pool, at, stream, Behind::Stream, "forebay_torch_free");
 }
 
 /// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.

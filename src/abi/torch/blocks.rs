@@ -8,7 +8,7 @@ use crate::abi::core::handle::{address, output, pointer, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::abi::pool::memory::ForebayFramework;
 use crate::error::Error;
-use crate::pool::{Account, Declined, Pool, existing};
+use crate::pool::{Account, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// A block that PyTorch has.
@@ -74,17 +74,10 @@ pub unsafe extern "C" fn forebay_torch_free_while(
         Err(fault) => return guard::status(|| Err(fault)),
     };
     let current = (has_current != 0).then(|| handle(current));
-    let freed = match (existing(), current) {
-        (Some(pool), Some(current)) => pool.free_fast(at, current, Account::of_tag(tag)),
-        _ => Err(Declined::Unknown),
-    };
+    let freed = existing().zip(current).and_then(|(pool, current)| pool.free_fast(at, current, Account::of_tag(tag)));
     let account = match freed {
-        Ok((account, None)) => Ok(account),
-        Ok((account, left)) => guard::result(|| {
-            pool(ptr)?.spill(left);
-            Ok(account)
-        }),
-        Err(declined) => guard::result(|| Ok(pool(ptr)?.free_slow_while(declined, at, current, tag)?)),
+        Some(account) => Ok(account),
+        None => guard::result(|| Ok(pool(ptr)?.free_slow_while(at, current, tag)?)),
     };
     match account {
         Ok(account) => {

@@ -18,3 +18,5 @@ impl RelaxStrategy for Briefly {
 
 /// Given up by a plain store, where a lock that can wake a sleeper needs a second atomic instruction.
 pub(crate) type BriefLock<T> = lock_api::Mutex<SpinMutex<(), Briefly>, T>;
+
+pub(crate) type BriefGuard<'a, T> = lock_api::MutexGuard<'a, SpinMutex<(), Briefly>, T>;

@@ -179,27 +179,34 @@ impl Stream {
         self.beginning.set(open.then_some(self.slot));
     }
 
+    /// Whether more bytes would be live with a block of that length than may go unnoticed.
+    #[inline(always)]
+    pub fn would_peak(&self, grains: u64) -> bool {
+        // A size beyond all reason comes here unchecked, outside of any guard; no cache has such a block.
+        self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
+    }
+
     /// Books a block as live. Returns whether the device's peak has to be looked at.
     #[inline]
-    pub fn charge(&self, hot: &mut Hot, grains: u64, tag: u8) -> bool {
+    pub fn charge(&self, counts: &mut Counts, grains: u64, tag: u8) -> bool {
         let bytes = grains * GRAIN;
         let live = self.live.load(Ordering::Relaxed) + bytes;
         self.live.store(live, Ordering::Relaxed);
-        hot.counts.allocations += 1;
-        hot.counts.live_by_tag[tag as usize % TAGS] += bytes;
-        if live > hot.counts.live_peak {
-            hot.counts.live_peak = live;
+        counts.allocations += 1;
+        counts.live_by_tag[tag as usize % TAGS] += bytes;
+        if live > counts.live_peak {
+            counts.live_peak = live;
         }
         live > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as freed.
     #[inline]
-    pub fn credit(&self, hot: &mut Hot, grains: u64, tag: u8) {
+    pub fn credit(&self, counts: &mut Counts, grains: u64, tag: u8) {
         let bytes = grains * GRAIN;
         self.live.store(self.live.load(Ordering::Relaxed).wrapping_sub(bytes), Ordering::Relaxed);
-        hot.counts.frees += 1;
-        let by_tag = &mut hot.counts.live_by_tag[tag as usize % TAGS];
+        counts.frees += 1;
+        let by_tag = &mut counts.live_by_tag[tag as usize % TAGS];
         *by_tag = by_tag.wrapping_sub(bytes);
     }
 

@@ -108,7 +108,7 @@ fn take_charged(pool: &DevicePool, charged: &Stream, start: u64, header: Header)
     let mut hot = charged.hot.lock();
     let ours = pool.layout.table.swap(start, header, header.cached());
     if ours {
-        charged.credit(&mut hot, header.grains(), header.tag());
+        charged.credit(&mut hot.counts, header.grains(), header.tag());
     }
     ours
 }

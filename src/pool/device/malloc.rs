@@ -141,7 +141,7 @@ pub(crate) fn book(pool: &DevicePool, stream: &Stream, grains: u64, tag: u8, hit
     let peak = {
         let mut hot = stream.hot.lock();
         hot.counts.missed += u64::from(!hit);
-        stream.charge(&mut hot, grains, tag)
+        stream.charge(&mut hot.counts, grains, tag)
     };
     if peak {
         pool.live_peak.rose(&pool.streams, stream);
