@@ -20,8 +20,6 @@ pub struct ArenaOptions {
     pub small_pages: u64,
     /// Requests up to this many grains are small.
     pub small_grains: u64,
-    /// The largest chunk in pages, a power of two; 0: follow the pool's size.
-    pub max_chunk_pages: u64,
 }
 
 impl ArenaOptions {
@@ -72,6 +70,8 @@ pub struct Arena {
     /// Free blocks of at least a page.
     pub(crate) big: PageIndex,
     pub(crate) live: u64,
+    /// Live blocks of at least a page.
+    pub(crate) long_live: u64,
     /// A page has two to the power of this grains.
     pub(crate) page_bits: u32,
     /// Where the zone of large requests begins.
@@ -93,6 +93,7 @@ impl Arena {
             holes: [BTreeMap::new(), BTreeMap::new()],
             big: PageIndex::new(options.pages),
             live: 0,
+            long_live: 0,
             page_bits: options.page_grains.ilog2(),
             boundary: options.small_pages * options.page_grains,
         };
@@ -112,7 +113,7 @@ impl Arena {
     /// An arena that has no addresses: every request fails, every pointer is foreign.
     #[must_use]
     pub fn closed() -> Self {
-        let options = ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0, max_chunk_pages: 0 };
+        let options = ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0 };
         Self::new(options, Arc::new(Table::new(&options.table_shape())))
     }
 
@@ -217,6 +218,7 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         let block = &mut self.slab[id];
         self.live -= block.len;
+        self.long_live -= u64::from(block.len >= self.options.page_grains);
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
         self.attach_merged(id);
     }
@@ -226,6 +228,7 @@ impl Arena {
         block.kind = Kind::Live;
         self.table.set_block(block.start, block.len, id);
         self.live += block.len;
+        self.long_live += u64::from(block.len >= self.options.page_grains);
     }
 
     /// The live block that starts there. pre: there is one.
@@ -281,6 +284,12 @@ impl Arena {
     #[must_use]
     pub fn live_grains(&self) -> u64 {
         self.live
+    }
+
+    /// Blocks of at least a page that are given out, those in caches included.
+    #[must_use]
+    pub fn long_blocks(&self) -> u64 {
+        self.long_live
     }
 
     /// Grains held by private pools' free blocks.

@@ -47,7 +47,6 @@
 mod arena;
 mod check;
 mod chunk;
-mod chunk_size;
 mod commit;
 mod free_blocks;
 mod free_set;
@@ -65,7 +64,6 @@ mod walk;
 pub use arena::{Arena, ArenaOptions, Retired};
 pub use check::Totals;
 pub use chunk::ChunkId;
-pub use chunk_size::Chunking;
 pub use commit::Placed;
 pub use plan::{Fill, Plan, Source};
 pub use slab::{IDLE, Owner};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::random::Random;
 
-use super::{Arena, ArenaOptions, Chunking, IDLE, Owner, Retired, Source};
+use super::{Arena, ArenaOptions, IDLE, Owner, Retired, Source};
 use crate::block::{Header, Table};
 
 const PAGE: u64 = 8;
@@ -45,13 +45,7 @@ struct Program {
 
 impl Program {
     fn new(seed: u64) -> Self {
-        let options = ArenaOptions {
-            page_grains: PAGE,
-            pages: PAGES,
-            small_pages: PAGES / 4,
-            small_grains: 12,
-            max_chunk_pages: [0, 1, 4][seed as usize % 3],
-        };
+        let options = ArenaOptions { page_grains: PAGE, pages: PAGES, small_pages: PAGES / 4, small_grains: 12 };
         let table = Arc::new(Table::new(&options.table_shape()));
         let mut arena = Arena::new(options, Arc::clone(&table));
         let owners = (0..3).map(|_| arena.owner_add(false)).collect();
@@ -72,9 +66,8 @@ impl Program {
         let start = match self.arena.take(owner, grains) {
             Some(start) => start,
             None => {
-                let tiny = [None, Some(1), Some(2)][self.random.below(3) as usize];
-                let chunking = Chunking { tiny, most_pages: 1 << self.random.below(40) };
-                let Some(plan) = self.arena.plan(owner, grains, chunking) else { return };
+                let largest = 1 << self.random.below(6);
+                let Some(plan) = self.arena.plan(owner, grains, largest) else { return };
                 if self.arena.mapped_pages() + plan.new_pages() > self.limit {
                     return;
                 }

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn small_blocks_of_two_owners_are_on_different_lines_of_the_table() {
-        let mut arena = arena(4096, 64, (16, 512), 0);
+        let mut arena = arena(4096, 64, (16, 512));
         let owners = [arena.owner_add(false), arena.owner_add(false)];
         let mut live: Vec<(u64, usize)> = vec![(new_block(&mut arena, owners[0], 3), 0)];
         // What the first gives back is anybody's at once, in pieces of all lengths between blocks that it keeps.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn of_blocks_that_are_too_short_only_those_are_lent_that_help() {
-        let mut arena = arena(64, 64, (0, 0), 1);
+        let mut arena = arena(64, 64, (0, 0));
         let [lender, asker] = [(); 2].map(|()| arena.owner_add(false));
         let start = new_block(&mut arena, lender, 6 * 64);
         arena.give(start, lender, 0);

@@ -4,7 +4,6 @@
 
 use super::arena::Arena;
 use super::chunk::ChunkId;
-use super::chunk_size::Chunking;
 use super::slab::{BlockId, IDLE, Kind, NONE, Owner};
 
 /// Where a missing run of pages comes from.
@@ -85,30 +84,35 @@ struct Gap {
     room_right: u64,
 }
 
+/// Pages of the next new chunk of a run of which `left` are still without any. A live block's end pins the chunk that it lies in, and the
+/// block that comes next ends near the end of the run: so chunks get smaller there, each at most half of what is left.
+fn chunk_pages(left: u64, largest: u64) -> u64 {
+    largest.min(1 << (left / 2).max(1).ilog2())
+}
+
 impl Arena {
-    /// How to make room for `grains` in `owner`'s order with the fewest missing pages. `None` when
-    /// no addresses are left.
+    /// How to make room for `grains` in `owner`'s order with the fewest missing pages. New chunks have at most `largest` pages, a power of
+    /// two. `None` when no addresses are left.
     #[must_use]
-    pub fn plan(&mut self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
+    pub fn plan(&mut self, owner: Owner, grains: u64, largest: u64) -> Option<Plan> {
         self.know_pages();
         let (least, roomiest) = self.windows(owner, grains);
         let least = least?;
-        let plan = self.fill(grains, least, self.stealable(owner, least, grains), chunking);
+        let plan = self.fill(grains, least, self.stealable(owner, least, grains), largest);
         if plan.new_pages() == 0 {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
-        let spacious =
-            roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), chunking));
+        let spacious = roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), largest));
         let better = spacious.filter(|spacious| spacious.new_pages() < plan.new_pages());
         Some(better.unwrap_or(plan))
     }
 
     /// The same with new memory alone: nothing moves.
     #[must_use]
-    pub fn plan_new(&self, owner: Owner, grains: u64, chunking: Chunking) -> Option<Plan> {
+    pub fn plan_new(&self, owner: Owner, grains: u64, largest: u64) -> Option<Plan> {
         let (least, _) = self.windows(owner, grains);
-        Some(self.fill(grains, least?, Vec::new(), chunking))
+        Some(self.fill(grains, least?, Vec::new(), largest))
     }
 
     // ---- which window --------------------------------------------------------------------------------
@@ -221,10 +225,10 @@ impl Arena {
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, chunking: Chunking) -> Plan {
+    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, largest: u64) -> Plan {
         let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
         for gap in self.gaps(window, window.start + grains) {
-            self.fill_gap(gap, &mut stock, &mut plan, chunking);
+            self.fill_gap(gap, &mut stock, &mut plan, largest);
         }
         plan
     }
@@ -281,7 +285,7 @@ impl Arena {
         found
     }
 
-    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, chunking: Chunking) {
+    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, largest: u64) {
         let mut chosen: Vec<(Source, u64)> = Vec::new();
         let mut left = gap.pages;
         stock.retain(|&(id, pages)| {
@@ -303,7 +307,7 @@ impl Arena {
             }
         }
         while left > 0 {
-            let pages = self.chunk_pages(gap.pages, left, chunking);
+            let pages = chunk_pages(left, largest);
             chosen.push((Source::Create, pages));
             left -= pages;
         }
@@ -332,7 +336,7 @@ mod tests {
 
     #[test]
     fn of_windows_that_lack_as_much_the_tightest_is_used_up() {
-        let mut arena = arena(PAGE, 256, (0, 0), 1);
+        let mut arena = arena(PAGE, 256, (0, 0));
         // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.
         let starts: Vec<u64> = [1, 40, 1, 10, 1, 3, 1].map(|pages| block(&mut arena, pages)).to_vec();
         for hole in [1, 3, 5] {
@@ -342,9 +346,8 @@ mod tests {
             arena.forget(spare);
         }
         arena.check().expect("every equation holds");
-        let place = |arena: &mut Arena, pages: u64| {
-            arena.plan(IDLE, pages * PAGE, Chunking::default()).expect("there are addresses").start
-        };
+        let place =
+            |arena: &mut Arena, pages: u64| arena.plan(IDLE, pages * PAGE, 32).expect("there are addresses").start;
         assert_eq!(place(&mut arena, 3), starts[5], "the hole of three is used up");
         assert_eq!(place(&mut arena, 4), starts[3], "of those that are left the tightest");
         assert_eq!(place(&mut arena, 11), starts[1]);

@@ -52,7 +52,7 @@ mod tests {
 
     /// An arena with one owner, and six neighbouring blocks that he has.
     fn six_blocks() -> (Arena, Owner, Vec<u64>) {
-        let mut arena = arena(64, 64, (16, 8), 0);
+        let mut arena = arena(64, 64, (16, 8));
         let owner = arena.owner_add(false);
         let start = new_block(&mut arena, owner, 6 * 64);
         arena.give(start, owner, 0);

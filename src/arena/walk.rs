@@ -50,7 +50,7 @@ mod tests {
     use crate::arena::{IDLE, kit};
 
     fn arena() -> Arena {
-        let mut arena = kit::arena(8, 16, (4, 4), 0);
+        let mut arena = kit::arena(8, 16, (4, 4));
         let start = kit::new_block(&mut arena, IDLE, 32);
         arena.give(start, IDLE, 0);
         arena

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay::arena::{Arena, ArenaOptions, Chunking, Source};
+use forebay::arena::{Arena, ArenaOptions, Source};
 use forebay::block::Table;
 
 const COUNT: u32 = 1000;
 const PAGE: u64 = 4096;
 
 fn arena(pages: u64) -> Arena {
-    let options =
-        ArenaOptions { page_grains: PAGE, pages, small_pages: pages / 4, small_grains: 512, max_chunk_pages: 0 };
+    let options = ArenaOptions { page_grains: PAGE, pages, small_pages: pages / 4, small_grains: 512 };
     Arena::new(options, Arc::new(Table::new(&options.table_shape())))
 }
 
@@ -31,7 +30,7 @@ fn main_bench(criterion: &mut Criterion) {
             if live.len() < most && (live.is_empty() || next() % 4 < 3) {
                 let grains = 1 + next() % 2048;
                 let start = arena.take(owner, grains).unwrap_or_else(|| {
-                    let plan = arena.plan(owner, grains, Chunking::default()).expect("room");
+                    let plan = arena.plan(owner, grains, 16).expect("room");
                     let handles: Vec<u64> =
                         plan.fills.iter().filter(|f| f.source == Source::Create).map(|_| 1).collect();
                     for retired in arena.commit(&plan, owner, 0, &handles) {

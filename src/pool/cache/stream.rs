@@ -214,9 +214,4 @@ impl Stream {
     pub fn drain(&self, take: impl FnMut(Cached, &[u64])) {
         self.hot.lock().cache.drain(take);
     }
-
-    /// How many blocks were asked for on this stream.
-    pub fn requests(&self) -> u64 {
-        self.hot.lock().counts.allocations
-    }
 }

@@ -38,7 +38,7 @@ pub(crate) fn carry_out(gpu: &Gpu, backing: &Backing, state: &mut State, plan: &
     state.counts.growths += created.len() as u64;
     let held = note_held(backing, state);
     if !created.is_empty() {
-        state.growth.grew();
+        state.history.grew();
         state.grown_to = state.grown_to.max(held);
     }
     if let Some(fence) = fence {

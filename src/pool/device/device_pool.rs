@@ -36,6 +36,8 @@ pub struct DevicePool {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) backing: Backing,
     pub(crate) layout: Layout,
+    /// Pages of the largest chunk, a power of two; 0: follow the pool's size.
+    pub(crate) max_chunk_pages: u64,
     /// Whether new memory is taken rather than a stream made to wait.
     pub(crate) grow_first: bool,
     pub(crate) state: Mutex<State>,
@@ -87,7 +89,6 @@ impl DevicePool {
             pages,
             small_pages: pages / 4,
             small_grains: SMALL / GRAIN,
-            max_chunk_pages: options.max_chunk / granularity,
         };
         let table = Arc::new(Table::new(&shape.table_shape()));
         let arena = Arena::new(shape, Arc::clone(&table));
@@ -100,6 +101,7 @@ impl DevicePool {
             gpu,
             backing,
             layout,
+            max_chunk_pages: options.max_chunk / granularity,
             grow_first: options.grow_first,
             state,
             limit: AtomicU64::new(u64::MAX),

@@ -1,4 +1,4 @@
-//! Reclaim: acting on fences, waiting for them, and the last rungs of the out-of-memory ladder.
+//! Reclaim: acting on fences, waiting for them, and the other ways to get memory back.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use super::chunks::{retry_orphans, unmap_retired};
 use super::device_pool::DevicePool;
 use super::state::State;
 use crate::arena::IDLE;
+use crate::policy::next::Reclaim;
 use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
 use crate::pool::streams::polling;
@@ -84,18 +85,17 @@ pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
     true
 }
 
-/// One rung of the out-of-memory ladder: told how many bytes are wanted, says whether it gave anything back.
-pub(crate) type Step = fn(&DevicePool, u64) -> bool;
-
-/// What can be given back, nearest first. The wait at the end is for what the callbacks freed.
-pub(crate) const STEPS: [Step; 6] = [
-    |pool, _| wait_for_pending(pool),
-    |pool, _| clear_quarantine(pool),
-    |pool, _| {
-        let trims = !pool.backing.is_host() && pool.gpu.capabilities.driver_pools;
-        trims && pool.gpu.driver.trim_driver_pools(pool.gpu.device).is_ok()
-    },
-    |pool, _| pool.pressure.trim_others(pool.gpu.device),
-    |pool, bytes| pool.pressure.call(pool.gpu.device, bytes),
-    |pool, _| wait_for_pending(pool),
-];
+/// Gets memory back, where so many bytes are wanted. Returns whether that gave anything.
+pub(crate) fn reclaim(pool: &DevicePool, how: Reclaim, bytes: u64) -> bool {
+    let gpu = &pool.gpu;
+    match how {
+        Reclaim::Pending => wait_for_pending(pool),
+        Reclaim::Quarantine => clear_quarantine(pool),
+        Reclaim::DriverPools => {
+            let trims = !pool.backing.is_host() && gpu.capabilities.driver_pools;
+            trims && gpu.driver.trim_driver_pools(gpu.device).is_ok()
+        }
+        Reclaim::OtherPools => pool.pressure.trim_others(gpu.device),
+        Reclaim::Callbacks => pool.pressure.call(gpu.device, bytes),
+    }
+}

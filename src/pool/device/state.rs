@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::arena::{Arena, Owner, Retired};
 use crate::driver::Physical;
-use crate::policy::growth::Growth;
-use crate::policy::time_budget::Allowance;
+use crate::policy::budget::TimeBudget;
+use crate::policy::history::History;
 use crate::pool::cache::stream::Stream;
 use crate::pool::graph::private::Graphs;
 use crate::pool::order::deferred::Deferred;
@@ -38,12 +38,11 @@ pub(crate) struct State {
     pub orphans: Vec<(Physical, u64)>,
     /// So many requests take the slow path without a look at every stream.
     pub unpolled: usize,
-    /// Whether chunks are moved or taken.
-    pub growth: Growth,
+    /// What moves and new chunks may cost.
+    pub budget: TimeBudget,
+    pub history: History,
     /// What the pool grew to since that was looked at last, in bytes; 0 if it did not.
     pub grown_to: u64,
-    /// What may still go into more and smaller chunks than necessary.
-    pub small_chunks: Allowance,
     pub counts: Counts,
 }
 
@@ -90,9 +89,9 @@ impl State {
             prepared: Vec::new(),
             orphans: Vec::new(),
             unpolled: 0,
-            growth: Growth::new(now),
+            budget: TimeBudget::new(now),
+            history: History::default(),
             grown_to: 0,
-            small_chunks: Allowance::for_small_chunks(now),
             counts: Counts::default(),
         }
     }

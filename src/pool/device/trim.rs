@@ -8,6 +8,7 @@ use super::reclaim::{clear_quarantine, poll, wait_for_pending};
 use super::state::State;
 use crate::driver::DriverError;
 use crate::error::Result;
+use crate::policy::budget::TimeBudget;
 use crate::units::GRAIN;
 
 /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
@@ -59,5 +60,8 @@ pub(crate) fn release_in_parts(pool: &DevicePool, keep: u64, part: u64) -> u64 {
 
 fn note_release(pool: &DevicePool, state: &mut State) {
     let (left, live) = (held(&pool.backing, state), state.memory.arena.live_grains() * GRAIN);
-    state.growth.gave_back(pool.gpu.driver.now(), live, left);
+    if state.history.gave_back(live, left) {
+        // What begins now may cost as much as in a new pool.
+        state.budget = TimeBudget::new(pool.gpu.driver.now());
+    }
 }

@@ -10,14 +10,10 @@ use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
 use crate::units::GRAIN;
 
-/// The streams whose free memory helps `to`, richest first; none if all of them have fewer than `wanted` bytes together.
-pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, grains: u64, wanted: u64) -> Vec<Arc<Stream>> {
+/// The streams whose free memory helps `to`, richest first.
+pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, grains: u64) -> Vec<Arc<Stream>> {
     let mut sources: Vec<Arc<Stream>> = list.all().cloned().collect();
     sources.retain(|from| from.slot != to.slot && memory.arena.has_to_lend(from.owner, to.owner, grains));
-    let offered: u64 = sources.iter().map(|from| memory.arena.owner_free(from.owner) * GRAIN).sum();
-    if offered < wanted {
-        return Vec::new();
-    }
     sources.sort_by_key(|from| std::cmp::Reverse(memory.arena.owner_free(from.owner)));
     sources
 }
