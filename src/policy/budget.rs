@@ -27,7 +27,7 @@ const DEBT: Duration = Duration::from_millis(1000);
 /// The rate of exchange between memory and time (see `chunk`), where nothing is left and where a new pool begins; it grows evenly in its
 /// powers between, and beyond.
 const CHEAP: f64 = 20.0;
-const AT_START: f64 = 60.0;
+const AT_START: f64 = 45.0;
 /// More saves next to nothing.
 const DEAR: f64 = 160.0;
 
