@@ -21,6 +21,9 @@ pub enum ErrorKind {
     Failed,
 }
 
+/// What the layer returns.
+pub type Result<T> = std::result::Result<T, DriverError>;
+
 /// A failed driver call. Nothing was changed by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverError {

@@ -1,6 +1,6 @@
 //! Memory of the host that devices reach, managed memory, and what is known of a pointer.
 
-use super::Result;
+use super::error::Result;
 use crate::units::{Address, DeviceId};
 
 /// How page-locked host memory is set up (`CU_MEMHOSTALLOC_*`, `CU_MEMHOSTREGISTER_*`).

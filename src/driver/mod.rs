@@ -25,22 +25,15 @@ mod virtual_memory;
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use error::{DriverError, ErrorKind};
+pub use error::{DriverError, ErrorKind, Result};
 pub use host_memory::{HostFlags, HostMemory, PointerInfo, PointerKind};
 pub use open::{Choice, open};
 pub use place::{Access, Place};
 pub use pools::{PoolAttribute, PoolHandle, PoolOptions, Pools};
 pub use sharing::{Blob, Sharing};
-pub use virtual_memory::{PhysicalOptions, Share, VirtualMemory};
+pub use virtual_memory::{Physical, PhysicalOptions, Share, VirtualMemory};
 
 use crate::units::{Address, DeviceId, StreamHandle};
-
-/// What the layer returns.
-pub type Result<T> = std::result::Result<T, DriverError>;
-
-/// Physical memory: one `CUmemGenericAllocationHandle`, or a range of a memfd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Physical(pub u64);
 
 /// An event, owned by whoever created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

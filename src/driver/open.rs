@@ -4,10 +4,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::Driver;
 use super::cuda::CudaDriver;
+use super::error::{DriverError, ErrorKind, Result};
 use super::host::{HostDriver, HostOptions};
 use super::process::{is_forked, watch_fork};
-use super::{Driver, DriverError, ErrorKind, Result};
 
 /// The variable that chooses the driver.
 const VARIABLE: &str = "FOREBAY_DRIVER";

@@ -2,7 +2,9 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::{Access, Blob, Place, Result};
+use super::error::Result;
+use super::place::{Access, Place};
+use super::sharing::Blob;
 use crate::units::{Address, DeviceId, StreamHandle};
 
 /// A pool of the driver: a `CUmemoryPool`.

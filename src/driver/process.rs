@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::error::{DriverError, ErrorKind, Result};
+
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
@@ -48,13 +50,13 @@ pub fn is_forked() -> bool {
 }
 
 /// All memory of the host, in bytes.
-pub fn host_memory() -> super::Result<u64> {
+pub fn host_memory() -> Result<u64> {
     // SAFETY: an all-zero sysinfo is a valid value.
     let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
     // SAFETY: writes the struct.
     if unsafe { libc::sysinfo(&raw mut info) } != 0 {
         let why = std::io::Error::last_os_error().to_string();
-        return Err(super::DriverError::new(super::ErrorKind::Failed, "sysinfo", why));
+        return Err(DriverError::new(ErrorKind::Failed, "sysinfo", why));
     }
     Ok(info.totalram * u64::from(info.mem_unit))
 }

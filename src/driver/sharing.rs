@@ -2,7 +2,8 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::{Physical, Result};
+use super::error::Result;
+use super::virtual_memory::Physical;
 use crate::units::{Address, DeviceId};
 
 /// 64 bytes that the driver makes and reads: a fabric handle, a legacy handle, a pointer of a shared pool.

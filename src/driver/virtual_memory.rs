@@ -1,7 +1,12 @@
 //! Virtual memory with all its options; the shared pool's own few calls are in [`Driver`](super::Driver).
 
-use super::{Access, Physical, Place, Result};
+use super::error::Result;
+use super::place::{Access, Place};
 use crate::units::{Address, DeviceId};
+
+/// Physical memory: one `CUmemGenericAllocationHandle`, or a range of a memfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Physical(pub u64);
 
 /// How physical memory can leave the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,64 +1,16 @@
-//! The primary context of each device, and the guard that works in it and leaves no trace.
-//!
-//! A primary context is retained when its device is first used: making one costs hundreds of megabytes, and
-//! a process often sees more GPUs than it uses. It is shared with the CUDA runtime, so it is never reset,
-//! and never released: at exit the driver takes it down itself.
+//! The guard that works in a device's primary context and leaves no trace.
 
 use std::ffi::c_uint;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUstreamCaptureMode_enum};
-use parking_lot::Mutex;
 
 use super::CudaDriver;
 use super::api::{Api, Code};
-use super::device::Traits;
+use super::device::Device;
 use super::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, SUCCESS};
-use crate::driver::{Capabilities, DriverError, ErrorKind, Result};
+use crate::driver::{DriverError, ErrorKind, Result};
 use crate::units::{DeviceId, StreamHandle};
-
-/// One GPU.
-pub(super) struct Device {
-    pub(super) handle: CUdevice,
-    /// The primary context; 0 until it is retained.
-    context: AtomicUsize,
-    /// Held to retain it once.
-    retaining: Mutex<()>,
-    pub(super) capabilities: OnceLock<Capabilities>,
-    pub(super) traits: Traits,
-}
-
-impl Device {
-    pub(super) fn new(handle: CUdevice, traits: Traits) -> Self {
-        let (context, retaining) = (AtomicUsize::new(0), Mutex::new(()));
-        Self { handle, context, retaining, capabilities: OnceLock::new(), traits }
-    }
-
-    pub(super) fn context(&self, api: &Api) -> Result<CUcontext> {
-        let known = self.context.load(Ordering::Acquire);
-        if known != 0 {
-            return Ok(known as CUcontext);
-        }
-        self.retain(api)
-    }
-
-    #[cold]
-    fn retain(&self, api: &Api) -> Result<CUcontext> {
-        let _one_at_a_time = self.retaining.lock();
-        let known = self.context.load(Ordering::Acquire);
-        if known != 0 {
-            return Ok(known as CUcontext);
-        }
-        let mut context: CUcontext = ptr::null_mut();
-        // SAFETY: writes a context; the device handle is cuDeviceGet's.
-        let code = unsafe { (api.base.cuDevicePrimaryCtxRetain)(&raw mut context, self.handle) };
-        api.check("cuDevicePrimaryCtxRetain", code, || format!("device {}", self.handle))?;
-        self.context.store(context as usize, Ordering::Release);
-        Ok(context)
-    }
-}
 
 /// A device's primary context is current while this lives. Afterwards the thread is as it was.
 pub(super) struct Scope<'a> {
@@ -138,8 +90,7 @@ impl CudaDriver {
 
     /// Whose context that is: mostly a primary one, which is known. Any other is entered and asked.
     pub(super) fn find_context_device(&self, context: CUcontext) -> Option<DeviceId> {
-        let known = |device: &Device| device.context.load(Ordering::Acquire) == context as usize;
-        if let Some(index) = self.devices.iter().position(known) {
+        if let Some(index) = self.devices.iter().position(|device| device.is_home_of(context)) {
             return Some(DeviceId(index as u32));
         }
         // SAFETY: the caller has the context of a stream that lives, and so it does.

@@ -1,16 +1,20 @@
-//! What each device is and can do: attributes, capabilities, its name, its peers.
+//! Each device: its attributes, and its primary context.
+//!
+//! A primary context is retained when its device is first used: making one costs hundreds of megabytes, and
+//! a process often sees more GPUs than it uses. It is shared with the CUDA runtime, so it is never reset,
+//! and never released: at exit the driver takes it down itself.
 
 use std::ffi::c_int;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cudarc::driver::sys::{CUdevice_attribute_enum as Attribute, CUmemAllocationHandleType, CUuuid};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute_enum as Attribute, CUmemAllocationHandleType};
+use parking_lot::Mutex;
 
-use super::CudaDriver;
 use super::api::Api;
-use super::context::Device;
 use super::error::SUCCESS;
-use super::vmm::PLAIN_GRANULARITY;
 use crate::driver::{Capabilities, Result};
-use crate::units::DeviceId;
 
 /// A device's attributes, as libcuda reports them without a context. One that libcuda is too old to know counts as not
 /// there, also where the driver could already do it: host memory by NUMA node is older than its attributes.
@@ -33,94 +37,78 @@ pub(super) struct Traits {
     pub(super) legacy_ipc: bool,
 }
 
-pub(super) fn find_device(api: &Api, ordinal: c_int) -> Result<Device> {
-    let mut handle = 0;
-    // SAFETY: writes a device; the ordinal is below the count.
-    let code = unsafe { (api.base.cuDeviceGet)(&raw mut handle, ordinal) };
-    api.check("cuDeviceGet", code, || format!("device {ordinal}"))?;
-    let read = |attribute: Attribute| {
-        let mut value = 0;
-        // SAFETY: writes an integer. An attribute that this libcuda does not know fails, and is not there.
-        let code = unsafe { (api.base.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, handle) };
-        (code == SUCCESS).then_some(value)
-    };
-    let has = |attribute| read(attribute).is_some_and(|value| value != 0);
-    let pool_handles = read(Attribute::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES).unwrap_or(0);
-    let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 as c_int;
-    let traits = Traits {
-        vmm: has(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-        posix_fd: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-        fabric: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
-        rdma: has(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
-        host_numa: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-        // Negative where the system has no NUMA nodes.
-        numa_node: read(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID).and_then(|node| u32::try_from(node).ok()),
-        pools: has(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
-        pool_fd: pool_handles & fd != 0,
-        host_pools: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED),
-        host_numa_pools: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED),
-        managed: has(Attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
-        concurrent_managed: has(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-        legacy_ipc: has(Attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED),
-    };
-    Ok(Device::new(handle, traits))
+/// One GPU.
+pub(super) struct Device {
+    pub(super) handle: CUdevice,
+    /// The primary context; 0 until it is retained.
+    context: AtomicUsize,
+    /// Held to retain it once.
+    retaining: Mutex<()>,
+    pub(super) capabilities: OnceLock<Capabilities>,
+    pub(super) traits: Traits,
 }
 
-impl CudaDriver {
-    /// Read on first use and kept: see [`Capabilities`]. Makes no context.
-    pub(super) fn read_capabilities(&self, device: DeviceId) -> Result<Capabilities> {
-        let known = self.device(device)?;
-        if let Some(&capabilities) = known.capabilities.get() {
-            return Ok(capabilities);
-        }
-        let traits = known.traits;
-        let vmm = traits.vmm && self.api.vmm.is_some();
-        let pools = traits.pools && self.api.pools.is_some();
-        // Managed pools are refused as long as one device of the system cannot page concurrently.
-        let concurrent = self.devices.iter().all(|each| each.traits.concurrent_managed);
-        let capabilities = Capabilities {
-            vmm,
-            granularity: if vmm { self.device_granularity(device)? } else { PLAIN_GRANULARITY },
-            stream_identity: self.api.stream_id.is_some(),
-            device_events: self.api.context_events.is_some(),
-            driver_pools: pools,
-            version: self.api.version,
-            posix_fd: vmm && traits.posix_fd,
-            fabric: vmm && traits.fabric,
-            rdma: vmm && traits.rdma,
-            host_numa: vmm && traits.host_numa,
-            numa_node: traits.numa_node,
-            pool_fd: pools && traits.pool_fd,
-            host_pools: pools && (traits.host_pools || traits.host_numa_pools),
-            managed_pools: pools && self.api.place_pools.is_some() && concurrent,
-            managed: traits.managed,
-            legacy_ipc: traits.legacy_ipc && self.api.ipc.is_some(),
+impl Device {
+    /// The device of that ordinal. Makes no context.
+    pub(super) fn find(api: &Api, ordinal: c_int) -> Result<Self> {
+        let mut handle = 0;
+        // SAFETY: writes a device; the ordinal is below the count.
+        let code = unsafe { (api.base.cuDeviceGet)(&raw mut handle, ordinal) };
+        api.check("cuDeviceGet", code, || format!("device {ordinal}"))?;
+        let read = |attribute: Attribute| {
+            let mut value = 0;
+            // SAFETY: writes an integer. An attribute that this libcuda does not know fails, and is not there.
+            let code = unsafe { (api.base.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, handle) };
+            (code == SUCCESS).then_some(value)
         };
-        Ok(*known.capabilities.get_or_init(|| capabilities))
+        let has = |attribute| read(attribute).is_some_and(|value| value != 0);
+        let pool_handles = read(Attribute::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES).unwrap_or(0);
+        let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 as c_int;
+        let traits = Traits {
+            vmm: has(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            posix_fd: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+            fabric: has(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
+            rdma: has(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+            host_numa: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            // Negative where the system has no NUMA nodes.
+            numa_node: read(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID).and_then(|node| u32::try_from(node).ok()),
+            pools: has(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+            pool_fd: pool_handles & fd != 0,
+            host_pools: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED),
+            host_numa_pools: has(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED),
+            managed: has(Attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
+            concurrent_managed: has(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+            legacy_ipc: has(Attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED),
+        };
+        let (context, retaining) = (AtomicUsize::new(0), Mutex::new(()));
+        Ok(Self { handle, context, retaining, capabilities: OnceLock::new(), traits })
     }
 
-    pub(super) fn read_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {
-        let handle = self.device(device)?.handle;
-        let mut uuid = CUuuid { bytes: [0; 16] };
-        let code = match &self.api.part_uuid {
-            // SAFETY: writes 16 bytes.
-            Some(group) => unsafe { (group.cuDeviceGetUuid_v2)(&raw mut uuid, handle) },
-            // SAFETY: as above.
-            None => unsafe { (self.api.base.cuDeviceGetUuid)(&raw mut uuid, handle) },
-        };
-        self.api.check("cuDeviceGetUuid", code, || format!("device {device}"))?;
-        Ok(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]))
+    pub(super) fn context(&self, api: &Api) -> Result<CUcontext> {
+        let known = self.context.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known as CUcontext);
+        }
+        self.retain(api)
     }
 
-    pub(super) fn read_peer_access(&self, device: DeviceId, peer: DeviceId) -> Result<bool> {
-        let (reached, reaching) = (self.device(device)?.handle, self.device(peer)?.handle);
-        if device == peer {
-            return Ok(true);
+    #[cold]
+    fn retain(&self, api: &Api) -> Result<CUcontext> {
+        let _one_at_a_time = self.retaining.lock();
+        let known = self.context.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known as CUcontext);
         }
-        let mut answer = 0;
-        // SAFETY: writes an integer.
-        let code = unsafe { (self.api.base.cuDeviceCanAccessPeer)(&raw mut answer, reaching, reached) };
-        self.api.check("cuDeviceCanAccessPeer", code, || format!("device {peer} to memory of device {device}"))?;
-        Ok(answer != 0)
+        let mut context: CUcontext = ptr::null_mut();
+        // SAFETY: writes a context; the device handle is cuDeviceGet's.
+        let code = unsafe { (api.base.cuDevicePrimaryCtxRetain)(&raw mut context, self.handle) };
+        api.check("cuDevicePrimaryCtxRetain", code, || format!("device {}", self.handle))?;
+        self.context.store(context as usize, Ordering::Release);
+        Ok(context)
+    }
+
+    /// Whether `context` is the device's primary one, as far as that is retained here.
+    pub(super) fn is_home_of(&self, context: CUcontext) -> bool {
+        self.context.load(Ordering::Acquire) == context as usize
     }
 }

@@ -5,6 +5,7 @@
 //! is not already, and calls that a capture forbids also switch the thread to the relaxed capture mode.
 
 mod api;
+mod capabilities;
 mod context;
 mod device;
 mod error;
@@ -23,8 +24,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use self::api::{Api, no_driver};
-use self::context::Device;
-use self::device::find_device;
+use self::device::Device;
 use self::error::SUCCESS;
 use super::{Capabilities, Capture, Driver, Event, MemoryInfo, Physical, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -64,7 +64,7 @@ impl CudaDriver {
             let missing = "libcuda sees no device (is CUDA_VISIBLE_DEVICES empty?)";
             return Err(no_driver("cuDeviceGetCount", 0, missing));
         }
-        let devices = (0..count).map(|ordinal| find_device(&api, ordinal)).collect::<Result<_>>()?;
+        let devices = (0..count).map(|ordinal| Device::find(&api, ordinal)).collect::<Result<_>>()?;
         Ok(Self { api, devices, opened: Instant::now() })
     }
 }

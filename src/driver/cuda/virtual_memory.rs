@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
 };
 
 use super::CudaDriver;
-use super::context::Device;
+use super::device::Device;
 use super::error::{INVALID_VALUE, NOT_PERMITTED, SUCCESS, invalid, lacking};
 use super::vmm::range;
 use crate::driver::{Access, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Result, Share, VirtualMemory};

@@ -2,7 +2,7 @@
 
 use super::CudaDriver;
 use super::api::Vmm;
-use super::context::Device;
+use super::device::Device;
 use super::error::{forgive, invalid, lacking};
 use crate::driver::{Access, Physical, Place, Result};
 use crate::units::{Address, DeviceId};
