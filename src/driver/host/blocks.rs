@@ -1,12 +1,14 @@
 //! Blocks: plain, page-locked and managed memory, allocations of pools, and other processes' memory opened here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::access::Rights;
 use super::fault::Call;
 use super::file::SharedFile;
-use super::memory::{self, Memory, page_size};
-use super::{pool_books::Pool, zone};
+use super::places::Places;
+use super::rights::Rights;
+use super::system::{self, page_size};
+use super::zone::{self, Zone};
 use crate::driver::{Place, Result};
 use crate::units::{Address, DeviceId};
 
@@ -32,22 +34,36 @@ pub(super) enum Kind {
     Opened { device: DeviceId },
 }
 
-impl Memory {
+/// All blocks, by where they begin, and the addresses that they lie in.
+#[derive(Default)]
+pub(super) struct Blocks {
+    table: BTreeMap<u64, Block>,
+    zone: Zone,
+}
+
+impl Blocks {
+    /// Whether any address of `at..end` is a block's, or was or could be.
+    pub(super) fn touch(&self, at: u64, end: u64) -> bool {
+        self.zone.touches(at, end)
+    }
+
     /// The block that holds `at`.
-    pub(super) fn block_at(&self, at: u64) -> Option<(u64, &Block)> {
-        let (&start, block) = self.blocks.range(..=at).next_back()?;
+    pub(super) fn around(&self, at: u64) -> Option<(u64, &Block)> {
+        let (&start, block) = self.table.range(..=at).next_back()?;
         (at < start + block.bytes).then_some((start, block))
     }
 
-    pub(super) fn pool_of(&self, block: &Block) -> Option<&Pool> {
-        match block.kind {
-            Kind::Pooled { pool, .. } => self.pools.get(&pool),
-            _ => None,
-        }
+    /// The block that begins at `at`.
+    pub(super) fn get(&self, at: Address) -> Option<&Block> {
+        self.table.get(&at.0)
     }
 
-    pub(super) fn count_blocks(&self, wanted: impl Fn(Kind) -> bool) -> u64 {
-        self.blocks.values().filter(|block| wanted(block.kind)).count() as u64
+    pub(super) fn get_mut(&mut self, at: Address) -> Option<&mut Block> {
+        self.table.get_mut(&at.0)
+    }
+
+    pub(super) fn count(&self, wanted: impl Fn(Kind) -> bool) -> u64 {
+        self.table.values().filter(|block| wanted(block.kind)).count() as u64
     }
 
     /// `bytes` rounded up to pages.
@@ -61,80 +77,91 @@ impl Memory {
             .ok_or_else(|| call.invalid(format!("{bytes} bytes are more than there are addresses")))
     }
 
+    fn find(&mut self, call: Call, bytes: u64) -> Result<u64> {
+        let last = |end| self.table.range(..end).next_back().map(|(&start, block)| start + block.bytes);
+        self.zone.find(call, bytes, last)
+    }
+
     /// A block that shows `offset` of a file.
-    pub(super) fn add_file_block(
+    pub(super) fn add_of_file(
         &mut self,
         call: Call,
         (file, offset): (&Arc<SharedFile>, u64),
         bytes: u64,
         kind: Kind,
     ) -> Result<Address> {
-        let at = self.zone.find(call, bytes, &self.blocks)?;
+        let at = self.find(call, bytes)?;
         // SAFETY: the zone found a gap of its own.
         unsafe { file.map_at(call, at, bytes, offset, Rights::ALL.protection())? };
-        self.blocks.insert(at, Block { bytes, kind });
+        self.table.insert(at, Block { bytes, kind });
         Ok(Address(at))
     }
 
     /// A block of memory that no other process can have.
-    fn add_private_block(&mut self, call: Call, bytes: u64, kind: Kind) -> Result<Address> {
-        let at = self.zone.find(call, bytes, &self.blocks)?;
+    fn add_private(&mut self, call: Call, bytes: u64, kind: Kind) -> Result<Address> {
+        let at = self.find(call, bytes)?;
         // SAFETY: the zone found a gap of its own.
-        unsafe { memory::anonymous_at(call, at, bytes, Rights::ALL.protection())? };
-        self.blocks.insert(at, Block { bytes, kind });
+        unsafe { system::anonymous_at(call, at, bytes, Rights::ALL.protection())? };
+        self.table.insert(at, Block { bytes, kind });
         Ok(Address(at))
     }
 
     /// Takes a block out of the books and leaves a hole.
-    pub(super) fn remove_block(&mut self, call: Call, at: u64) -> Result<()> {
-        if let Some(block) = self.blocks.get(&at) {
+    pub(super) fn remove(&mut self, call: Call, at: u64) -> Result<()> {
+        if let Some(block) = self.table.get(&at) {
             // SAFETY: a block of the zone; the caller has no more use for it.
             unsafe { zone::clear(call, at, block.bytes)? };
-            self.blocks.remove(&at);
+            self.table.remove(&at);
         }
         Ok(())
     }
 
-    pub(super) fn allocate(&mut self, device: DeviceId, bytes: u64) -> Result<Address> {
+    pub(super) fn allocate(&mut self, places: &mut Places, device: DeviceId, bytes: u64) -> Result<Address> {
         let call = Call::Allocate;
         let (bytes, place) = (Self::round(call, bytes)?, Place::Device(device));
-        self.take(call, place, bytes)?;
-        let (file, offset) = self.backing(place).end();
-        let added = self.add_file_block(call, (&file, offset), bytes, Kind::Plain { device, offset, shared: false });
+        places.take(call, place, bytes)?;
+        let (file, offset) = places.backing(place).end();
+        let added = self.add_of_file(call, (&file, offset), bytes, Kind::Plain { device, offset, shared: false });
         match added {
-            Ok(_) => self.backing_mut(place).next_offset += bytes,
-            Err(_) => self.give_back(place, bytes),
+            Ok(_) => places.backing_mut(place).next_offset += bytes,
+            Err(_) => places.give_back(place, bytes),
         }
         added
     }
 
     /// Page-locked or managed memory.
-    pub(super) fn allocate_on_host(&mut self, call: Call, bytes: u64, kind: Kind) -> Result<Address> {
+    pub(super) fn allocate_on_host(
+        &mut self,
+        places: &mut Places,
+        call: Call,
+        bytes: u64,
+        kind: Kind,
+    ) -> Result<Address> {
         let bytes = Self::round(call, bytes)?;
-        self.take(call, Place::Host, bytes)?;
-        let added = self.add_private_block(call, bytes, kind);
+        places.take(call, Place::Host, bytes)?;
+        let added = self.add_private(call, bytes, kind);
         if added.is_err() {
-            self.give_back(Place::Host, bytes);
+            places.give_back(Place::Host, bytes);
         }
         added
     }
 
     /// Frees plain or managed memory. Returns the size that was freed.
-    pub(super) fn free(&mut self, device: DeviceId, at: Address) -> Result<u64> {
+    pub(super) fn free(&mut self, places: &mut Places, device: DeviceId, at: Address) -> Result<u64> {
         let call = Call::Free;
-        let (bytes, kind) = self.block_starting(call, at, "plain")?;
+        let (bytes, kind) = self.starting(call, at, "plain")?;
         match kind {
             Kind::Plain { device: owner, .. } if owner != device => {
                 return Err(call.invalid(format!("{at} was allocated on device {owner}")));
             }
             Kind::Plain { offset, shared, .. } => {
-                self.remove_block(call, at.0)?;
-                self.backing(Place::Device(device)).file.forget(call, offset, bytes, shared);
-                self.give_back(Place::Device(device), bytes);
+                self.remove(call, at.0)?;
+                places.backing(Place::Device(device)).file.forget(call, offset, bytes, shared);
+                places.give_back(Place::Device(device), bytes);
             }
             Kind::Managed => {
-                self.remove_block(call, at.0)?;
-                self.give_back(Place::Host, bytes);
+                self.remove(call, at.0)?;
+                places.give_back(Place::Host, bytes);
             }
             _ => return Err(call.invalid(format!("{at} is not the start of a plain allocation: {kind:?}"))),
         }
@@ -142,8 +169,8 @@ impl Memory {
     }
 
     /// Size and kind of the block that starts at `at`.
-    pub(super) fn block_starting(&self, call: Call, at: Address, what: &str) -> Result<(u64, Kind)> {
-        self.blocks
+    pub(super) fn starting(&self, call: Call, at: Address, what: &str) -> Result<(u64, Kind)> {
+        self.table
             .get(&at.0)
             .map(|block| (block.bytes, block.kind))
             .ok_or_else(|| call.invalid(format!("{at} is not the start of a {what} allocation")))
@@ -151,17 +178,49 @@ impl Memory {
 
     /// The size of page-locked memory that may be freed.
     pub(super) fn pinned(&self, call: Call, at: Address) -> Result<u64> {
-        match self.block_starting(call, at, "page-locked")? {
+        match self.starting(call, at, "page-locked")? {
             (bytes, Kind::Pinned) => Ok(bytes),
             (_, kind) => Err(call.invalid(format!("{at} is not the start of a page-locked allocation: {kind:?}"))),
         }
     }
 
     /// Returns the size that was freed.
-    pub(super) fn free_pinned(&mut self, at: Address) -> Result<u64> {
+    pub(super) fn free_pinned(&mut self, places: &mut Places, at: Address) -> Result<u64> {
         let bytes = self.pinned(Call::HostFree, at)?;
-        self.remove_block(Call::HostFree, at.0)?;
-        self.give_back(Place::Host, bytes);
+        self.remove(Call::HostFree, at.0)?;
+        places.give_back(Place::Host, bytes);
         Ok(bytes)
+    }
+
+    // ---- of pools --------------------------------------------------------------------------------------
+
+    /// A free was called: no work may be queued on the block from now on.
+    pub(super) fn begin_pool_free(&mut self, at: Address) -> Result<()> {
+        let call = Call::PoolFree;
+        match self.get_mut(at).map(|block| &mut block.kind) {
+            Some(Kind::Pooled { freeing, .. }) if !*freeing => {
+                *freeing = true;
+                Ok(())
+            }
+            Some(Kind::Pooled { .. }) => Err(call.invalid(format!("{at} was freed before"))),
+            _ => Err(call.invalid(format!("{at} is not the start of a pool's allocation"))),
+        }
+    }
+
+    /// The free could not be queued.
+    pub(super) fn cancel_pool_free(&mut self, at: Address) {
+        if let Some(Block { kind: Kind::Pooled { freeing, .. }, .. }) = self.get_mut(at) {
+            *freeing = false;
+        }
+    }
+
+    /// Whether `at` lies in a block whose free was called and has not run.
+    pub(super) fn is_being_freed(&self, at: u64) -> bool {
+        self.around(at).is_some_and(|(_, block)| matches!(block.kind, Kind::Pooled { freeing: true, .. }))
+    }
+
+    /// Whether frees are queued that have not run.
+    pub(super) fn frees_are_queued(&self) -> bool {
+        self.count(|kind| matches!(kind, Kind::Pooled { freeing: true, .. })) > 0
     }
 }

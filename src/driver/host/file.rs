@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use bytemuck::{Pod, Zeroable};
 
 use super::fault::Call;
-use super::memory::page_size;
+use super::system::page_size;
 use crate::driver::{Place, Result};
 use crate::units::{Address, DeviceId};
 

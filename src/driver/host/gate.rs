@@ -1,11 +1,23 @@
 //! What every call passes first: the counters, the faults, the features that are switched off.
 
-use super::HostDriver;
-use super::fault::Call;
+use super::fault::{Call, Faults};
+use super::ledger::Books;
+use super::options::HostOptions;
 use crate::driver::Result;
-use crate::units::{Address, DeviceId};
+use crate::units::DeviceId;
 
-impl HostDriver {
+/// What the driver's devices have, and what was asked of them.
+pub(super) struct Gate {
+    pub(super) options: HostOptions,
+    pub(super) faults: Faults,
+    pub(super) books: Books,
+}
+
+impl Gate {
+    pub(super) fn new(options: HostOptions) -> Self {
+        Self { options, faults: Faults::new(), books: Books::default() }
+    }
+
     /// Counts a call and refuses it where a fault is due, the device unknown or the feature missing.
     pub(super) fn enter(&self, call: Call, device: DeviceId) -> Result<()> {
         self.books.count();
@@ -41,27 +53,11 @@ impl HostDriver {
         }
     }
 
+    /// Refuses a device that there is not.
     pub(super) fn known(&self, call: Call, device: DeviceId) -> Result<()> {
         if device.0 < self.options.devices {
             return Ok(());
         }
         Err(call.invalid(format!("device {device} of {}", self.options.devices)))
-    }
-
-    /// Refuses work on memory that `device` may not touch, or that was given to a pool's free: whatever runs behind
-    /// the free would be too late, and whatever runs before it should have been queued before.
-    pub(super) fn check_access(
-        &self,
-        call: Call,
-        device: DeviceId,
-        at: Address,
-        bytes: u64,
-        write: bool,
-    ) -> Result<()> {
-        let memory = self.memory.read();
-        if memory.is_being_freed(at.0) {
-            return Err(call.invalid(format!("{at} lies in an allocation that was freed")));
-        }
-        memory.check_access(device, at.0, bytes, write).map_err(|why| call.invalid(why))
     }
 }

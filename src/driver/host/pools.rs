@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::HostDriver;
 use super::fault::Call;
 use super::file::{Content, SharedFile};
-use super::pool_books::{Origin, Pool};
+use super::memory::Memory;
+use super::pool_table::{Origin, Pool};
 use super::stream::Work;
 use super::ticket::{Purpose, Ticket};
 use crate::driver::{Access, Blob, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Pools, Result};
@@ -15,9 +16,9 @@ use crate::units::{Address, DeviceId, StreamHandle};
 impl HostDriver {
     /// Whether there can be a pool of this kind.
     fn check_pool(&self, call: Call, options: &PoolOptions) -> Result<()> {
-        let host = &self.options;
+        let host = &self.gate.options;
         if let Some(place) = options.place {
-            self.memory.read().check_place(call, place)?;
+            self.memory.read().places.check(call, place)?;
         }
         match options.place {
             _ if options.managed && !host.managed_pools => return Err(call.unsupported("there are no managed pools")),
@@ -38,15 +39,15 @@ impl HostDriver {
     }
 
     fn default_pool(&self, call: Call, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle> {
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         let options = PoolOptions { place, managed, share: false, max_size: 0 };
         self.check_pool(call, &options)?;
-        self.memory.write().default_pool(call, options)
+        self.memory.write().pools.default_of(call, options)
     }
 
     /// Refuses a stream that is dead or being captured: there are no graphs for pool memory to live in.
     fn check_stream(&self, call: Call, device: DeviceId, stream: StreamHandle) -> Result<()> {
-        let mut streams = self.streams.lock();
+        let mut streams = self.queues.lock();
         let identity = streams.resolve(call, device, stream)?;
         streams.refuse_capture(call, identity)
     }
@@ -62,24 +63,25 @@ impl Pools for HostDriver {
     }
 
     fn pool_create(&self, device: DeviceId, options: &PoolOptions) -> Result<PoolHandle> {
-        self.enter(Call::PoolCreate, device)?;
+        self.gate.enter(Call::PoolCreate, device)?;
         self.check_pool(Call::PoolCreate, options)?;
-        self.memory.write().create_pool(Call::PoolCreate, *options, Origin::Created)
+        self.memory.write().pools.create(Call::PoolCreate, *options, Origin::Created)
     }
 
     fn pool_destroy(&self, device: DeviceId, pool: PoolHandle) -> Result<()> {
-        self.enter(Call::PoolDestroy, device)?;
-        self.memory.write().destroy_pool(pool)
+        self.gate.enter(Call::PoolDestroy, device)?;
+        let Memory { places, pools, .. } = &mut *self.memory.write();
+        pools.destroy(places, pool)
     }
 
     fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>> {
-        self.enter(Call::PoolAttribute, device)?;
-        Ok(self.memory.write().pool(Call::PoolAttribute, pool)?.options.place)
+        self.gate.enter(Call::PoolAttribute, device)?;
+        Ok(self.memory.write().pools.get(Call::PoolAttribute, pool)?.options.place)
     }
 
     fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
-        self.enter(Call::PoolAttribute, device)?;
-        self.memory.write().pool_attribute(pool, attribute)
+        self.gate.enter(Call::PoolAttribute, device)?;
+        self.memory.write().pools.attribute(pool, attribute)
     }
 
     fn pool_set_attribute(
@@ -89,65 +91,71 @@ impl Pools for HostDriver {
         attribute: PoolAttribute,
         value: u64,
     ) -> Result<()> {
-        self.enter(Call::PoolSetAttribute, device)?;
-        self.memory.write().set_pool_attribute(pool, attribute, value)
+        self.gate.enter(Call::PoolSetAttribute, device)?;
+        self.memory.write().pools.set_attribute(pool, attribute, value)
     }
 
     fn pool_access(&self, device: DeviceId, pool: PoolHandle, place: Place) -> Result<Access> {
-        self.enter(Call::PoolAccess, device)?;
+        self.gate.enter(Call::PoolAccess, device)?;
         let mut memory = self.memory.write();
-        memory.check_place(Call::PoolAccess, place)?;
-        Ok(memory.pool(Call::PoolAccess, pool)?.rights.of(place))
+        memory.places.check(Call::PoolAccess, place)?;
+        Ok(memory.pools.get(Call::PoolAccess, pool)?.rights.of(place))
     }
 
     fn pool_set_access(&self, device: DeviceId, pool: PoolHandle, place: Place, access: Access) -> Result<()> {
-        self.enter(Call::PoolSetAccess, device)?;
-        self.memory.write().set_pool_access(pool, place, access)
+        self.gate.enter(Call::PoolSetAccess, device)?;
+        let Memory { places, pools, .. } = &mut *self.memory.write();
+        pools.set_access(places, pool, place, access)
     }
 
     fn pool_trim(&self, device: DeviceId, pool: PoolHandle, keep: u64) -> Result<()> {
-        self.enter(Call::PoolTrim, device)?;
-        let mut memory = self.memory.write();
-        if memory.pool(Call::PoolTrim, pool)?.origin == Origin::Imported {
+        self.gate.enter(Call::PoolTrim, device)?;
+        let Memory { places, pools, .. } = &mut *self.memory.write();
+        if pools.get(Call::PoolTrim, pool)?.origin == Origin::Imported {
             return Err(Call::PoolTrim.invalid(format!("pool {} was imported: its owner trims it", pool.0)));
         }
-        memory.shrink_pool(pool.0, keep);
+        pools.shrink(places, pool.0, keep);
         Ok(())
     }
 
     /// Where memory lacks while frees are queued, waits for them and tries again, as CUDA does.
     fn pool_allocate(&self, device: DeviceId, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<Address> {
         let call = Call::PoolAllocate;
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         self.check_stream(call, device, stream)?;
-        let first = self.memory.write().allocate_from_pool(pool, bytes);
+        let allocate = || {
+            let Memory { places, blocks, pools, .. } = &mut *self.memory.write();
+            pools.allocate(places, blocks, pool, bytes)
+        };
+        let first = allocate();
         let (at, growth) = match first {
-            Err(error) if error.kind == ErrorKind::OutOfMemory && self.memory.read().frees_are_queued() => {
-                self.drain(call)?;
-                self.memory.write().allocate_from_pool(pool, bytes)?
+            Err(error) if error.kind == ErrorKind::OutOfMemory && self.memory.read().blocks.frees_are_queued() => {
+                self.queues.drain(call)?;
+                allocate()?
             }
             other => other?,
         };
-        self.books.charge(call, growth);
+        self.gate.books.charge(call, growth);
         Ok(at)
     }
 
     fn pool_free(&self, device: DeviceId, at: Address, stream: StreamHandle) -> Result<()> {
         let call = Call::PoolFree;
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         self.check_stream(call, device, stream)?;
-        self.memory.write().begin_pool_free(at)?;
-        self.enqueue(call, device, stream, Work::PoolFree { at })
-            .inspect_err(|_| self.memory.write().cancel_pool_free(at))?;
-        self.books.charge(call, 0);
+        self.memory.write().blocks.begin_pool_free(at)?;
+        self.queues
+            .enqueue(call, device, stream, Work::PoolFree { at })
+            .inspect_err(|_| self.memory.write().blocks.cancel_pool_free(at))?;
+        self.gate.books.charge(call, 0);
         Ok(())
     }
 
     fn pool_export_fd(&self, device: DeviceId, pool: PoolHandle) -> Result<OwnedFd> {
         let call = Call::PoolExportFd;
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         let mut memory = self.memory.write();
-        let found = memory.pool(call, pool)?;
+        let found = memory.pools.get(call, pool)?;
         if !found.options.share || found.origin != Origin::Created {
             return Err(call.invalid(format!("pool {} was not created to be shared", pool.0)));
         }
@@ -156,32 +164,35 @@ impl Pools for HostDriver {
 
     fn pool_import_fd(&self, device: DeviceId, fd: BorrowedFd<'_>) -> Result<PoolHandle> {
         let call = Call::PoolImportFd;
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         let ours = fd.try_clone_to_owned().map_err(|error| call.failed_with("duplicating the descriptor", &error))?;
         let file = SharedFile::open(call, ours.into())?;
         let options = PoolOptions { place: Some(file.place), managed: false, share: true, max_size: 0 };
-        let mut memory = self.memory.write();
-        let file = memory.adopt(call, file, Content::Pool)?;
-        Ok(memory.add_pool(Pool::new(options, Origin::Imported, file)))
+        let Memory { places, pools, foreign, .. } = &mut *self.memory.write();
+        let file = foreign.adopt(call, file, Content::Pool, places)?;
+        Ok(pools.add(Pool::new(options, Origin::Imported, file)))
     }
 
     fn pool_export_pointer(&self, device: DeviceId, at: Address) -> Result<Blob> {
-        self.enter(Call::PoolExportPointer, device)?;
-        let (file, offset, bytes) = self.memory.write().share_pool_block(at)?;
+        self.gate.enter(Call::PoolExportPointer, device)?;
+        let (file, offset, bytes) = {
+            let Memory { blocks, pools, .. } = &mut *self.memory.write();
+            pools.share_block(blocks, at)?
+        };
         Ok(Ticket::blob(Purpose::PoolPointer, &file, offset, bytes))
     }
 
     fn pool_import_pointer(&self, device: DeviceId, pool: PoolHandle, blob: &Blob) -> Result<Address> {
         let call = Call::PoolImportPointer;
-        self.enter(call, device)?;
+        self.gate.enter(call, device)?;
         let ticket = Ticket::read(call, Purpose::PoolPointer, blob)?;
-        let mut memory = self.memory.write();
-        let found = memory.pool(call, pool)?;
+        let Memory { blocks, pools, .. } = &mut *self.memory.write();
+        let found = pools.get(call, pool)?;
         if found.origin != Origin::Imported || !ticket.names(&found.file) {
             return Err(call.invalid(format!("the blob names no memory of pool {}, or that was not imported", pool.0)));
         }
         let file = Arc::clone(&found.file);
         file.confirm(call, ticket.offset, ticket.bytes)?;
-        memory.open_pool_block(pool, ticket.offset, ticket.bytes)
+        pools.open_block(blocks, pool, ticket.offset, ticket.bytes)
     }
 }

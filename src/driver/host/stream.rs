@@ -13,8 +13,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use super::Clock;
 use super::fault::Call;
+use super::options::Clock;
 use crate::driver::{Capture, DriverError, ErrorKind, Event, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 

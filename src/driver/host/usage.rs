@@ -2,7 +2,6 @@
 
 use super::HostDriver;
 use super::blocks::Kind;
-use super::pool_books::Origin;
 
 /// What the driver has given out and not got back. Equal before and after means that nothing leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,26 +44,26 @@ impl HostDriver {
     #[must_use]
     pub fn usage(&self) -> Usage {
         let (events, streams) = {
-            let streams = self.streams.lock();
+            let streams = self.queues.lock();
             (streams.event_count(), streams.created_count())
         };
         let memory = self.memory.read();
-        let held =
-            |imported| memory.ranges.values().filter(|range| range.held && range.imported == imported).count() as u64;
+        let (blocks, space) = (&memory.blocks, &memory.space);
+        let (bytes, host_bytes) = memory.places.used();
         Usage {
-            reservations: memory.reservations.len() as u64,
-            mappings: memory.mappings.len() as u64,
-            handles: held(false),
-            imported: held(true),
-            bytes: memory.devices.iter().map(|device| device.used).sum(),
-            host_bytes: memory.host.used,
-            allocations: memory.count_blocks(|kind| matches!(kind, Kind::Plain { .. })),
-            host_allocations: memory.count_blocks(|kind| matches!(kind, Kind::Pinned)),
-            registrations: memory.registrations.len() as u64,
-            managed: memory.count_blocks(|kind| matches!(kind, Kind::Managed)),
-            pools: memory.pools.values().filter(|pool| pool.origin != Origin::Driver && !pool.destroyed).count() as u64,
-            pool_allocations: memory.count_blocks(|kind| matches!(kind, Kind::Pooled { .. })),
-            ipc_mappings: memory.count_blocks(|kind| matches!(kind, Kind::Opened { .. })),
+            reservations: space.reservation_count(),
+            mappings: space.mapping_count(),
+            handles: space.held_count(false),
+            imported: space.held_count(true),
+            bytes,
+            host_bytes,
+            allocations: blocks.count(|kind| matches!(kind, Kind::Plain { .. })),
+            host_allocations: blocks.count(|kind| matches!(kind, Kind::Pinned)),
+            registrations: memory.registrations.count(),
+            managed: blocks.count(|kind| matches!(kind, Kind::Managed)),
+            pools: memory.pools.count(),
+            pool_allocations: blocks.count(|kind| matches!(kind, Kind::Pooled { .. })),
+            ipc_mappings: blocks.count(|kind| matches!(kind, Kind::Opened { .. })),
             events,
             streams,
         }

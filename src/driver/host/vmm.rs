@@ -3,19 +3,21 @@
 //! As strict as CUDA was measured to be: whole handles only, nothing mapped twice at one address, nothing
 //! outside a reservation. A refused call has changed nothing: books are written after the system call.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::access::Rights;
 use super::fault::Call;
 use super::file::SharedFile;
-use super::memory::{self, Memory};
+use super::places::Places;
+use super::rights::Rights;
+use super::system;
 use crate::driver::{Access, Physical, PhysicalOptions, Place, Result, Share};
 use crate::units::{Address, DeviceId};
 
 /// Addresses of ours with nothing behind them.
-pub(super) struct Reservation {
-    pub(super) device: DeviceId,
-    pub(super) bytes: u64,
+struct Reservation {
+    device: DeviceId,
+    bytes: u64,
 }
 
 /// One handle: a range of a file.
@@ -36,13 +38,80 @@ pub(super) struct Range {
 }
 
 /// One handle at one address.
-pub(super) struct Mapping {
-    pub(super) bytes: u64,
-    pub(super) range: u64,
-    pub(super) rights: Rights,
+struct Mapping {
+    bytes: u64,
+    range: u64,
+    rights: Rights,
 }
 
-impl Memory {
+/// All reservations and mappings, by where they begin, and all handles.
+pub(super) struct AddressSpace {
+    granularity: u64,
+    reservations: BTreeMap<u64, Reservation>,
+    mappings: BTreeMap<u64, Mapping>,
+    ranges: HashMap<u64, Range>,
+    /// The next handle. Only grows.
+    next_range: u64,
+}
+
+impl AddressSpace {
+    pub(super) fn new(granularity: u64) -> Self {
+        Self {
+            granularity,
+            reservations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            ranges: HashMap::new(),
+            next_range: 1,
+        }
+    }
+
+    pub(super) fn reservation_count(&self) -> u64 {
+        self.reservations.len() as u64
+    }
+
+    pub(super) fn mapping_count(&self) -> u64 {
+        self.mappings.len() as u64
+    }
+
+    /// How many handles are held that were created, or imported.
+    pub(super) fn held_count(&self, imported: bool) -> u64 {
+        self.ranges.values().filter(|range| range.held && range.imported == imported).count() as u64
+    }
+
+    /// Whether any address of `at..end` is reserved.
+    pub(super) fn is_reserved(&self, at: u64, end: u64) -> bool {
+        self.reservations.range(..end).next_back().is_some_and(|(start, found)| start + found.bytes > at)
+    }
+
+    /// Whether `device` may read or write `at..end`. The error says what is in the way.
+    pub(super) fn check_access(
+        &self,
+        device: DeviceId,
+        at: u64,
+        end: u64,
+        write: bool,
+    ) -> std::result::Result<(), String> {
+        let mut cursor = at;
+        while cursor < end {
+            let Some((start, mapping)) = self.mapping_at(cursor) else {
+                return Err(format!("{cursor:#x} is not mapped"));
+            };
+            mapping.rights.require(device, write, cursor)?;
+            cursor = start + mapping.bytes;
+        }
+        Ok(())
+    }
+
+    /// Where the memory that is mapped at `at` lies, and start and bytes of the mapping.
+    pub(super) fn mapped_at(&self, at: u64) -> Option<(Place, (u64, u64))> {
+        let (start, mapping) = self.mapping_at(at)?;
+        Some((self.place_of(mapping), (start, mapping.bytes)))
+    }
+
+    fn place_of(&self, mapping: &Mapping) -> Place {
+        self.ranges.get(&mapping.range).map_or(Place::Host, |range| range.place)
+    }
+
     /// Reserves addresses at `hint` where they are free, else anywhere.
     pub(super) fn reserve(
         &mut self,
@@ -56,9 +125,9 @@ impl Memory {
         if alignment != 0 && !alignment.is_power_of_two() {
             return Err(call.invalid(format!("alignment {alignment} is no power of two")));
         }
-        let alignment = alignment.max(self.options.granularity);
+        let alignment = alignment.max(self.granularity);
         let at_hint = hint.0 != 0 && hint.0.is_multiple_of(alignment) && hint.0.checked_add(bytes).is_some();
-        let at = match at_hint.then(|| memory::anonymous_if_free(hint.0, bytes, libc::PROT_NONE)).flatten() {
+        let at = match at_hint.then(|| system::anonymous_if_free(hint.0, bytes, libc::PROT_NONE)).flatten() {
             Some(at) => at,
             None => reserve_anywhere(call, bytes, alignment)?,
         };
@@ -80,17 +149,23 @@ impl Memory {
         if let Some((&start, _)) = self.mappings.range(at.0..at.0 + bytes).next() {
             return Err(Call::Unreserve.invalid(format!("{start:#x} in {at}+{bytes} is still mapped")));
         }
-        memory::unmap(Call::Unreserve, at.0, bytes)?;
+        system::unmap(Call::Unreserve, at.0, bytes)?;
         self.reservations.remove(&at.0);
         Ok(())
     }
 
-    pub(super) fn create(&mut self, call: Call, bytes: u64, options: &PhysicalOptions) -> Result<Physical> {
+    pub(super) fn create(
+        &mut self,
+        places: &mut Places,
+        call: Call,
+        bytes: u64,
+        options: &PhysicalOptions,
+    ) -> Result<Physical> {
         let (place, share) = (options.place, options.share);
         self.check_size(call, bytes)?;
-        self.take(call, place, bytes)?;
-        let (file, offset) = self.backing(place).end();
-        self.backing_mut(place).next_offset += bytes;
+        places.take(call, place, bytes)?;
+        let (file, offset) = places.backing(place).end();
+        places.backing_mut(place).next_offset += bytes;
         let range =
             Range { file, place, offset, bytes, share, held: true, mappings: 0, exported: false, imported: false };
         Ok(self.add_range(range))
@@ -117,11 +192,16 @@ impl Memory {
     }
 
     /// Returns where the handle's memory lies, and its size.
-    pub(super) fn release(&mut self, device: DeviceId, physical: Physical) -> Result<(Place, u64)> {
+    pub(super) fn release(
+        &mut self,
+        places: &mut Places,
+        device: DeviceId,
+        physical: Physical,
+    ) -> Result<(Place, u64)> {
         let range = self.held(Call::Release, device, physical)?;
         range.held = false;
         let found = (range.place, range.bytes);
-        self.drop_if_unused(physical.0);
+        self.drop_if_unused(places, physical.0);
         Ok(found)
     }
 
@@ -129,7 +209,7 @@ impl Memory {
     pub(super) fn map(&mut self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<Place> {
         let call = Call::Map;
         self.check_size(call, bytes)?;
-        let granularity = self.options.granularity;
+        let granularity = self.granularity;
         let range = self.held(call, device, physical)?;
         if range.bytes != bytes {
             let all = range.bytes;
@@ -162,6 +242,7 @@ impl Memory {
     /// Returns places and sizes of the handles there, for the ledger.
     pub(super) fn grant(
         &mut self,
+        places: &Places,
         call: Call,
         at: Address,
         bytes: u64,
@@ -172,7 +253,7 @@ impl Memory {
             return Err(call.invalid("nobody is named whose access is to change"));
         }
         for &(who, wanted) in access {
-            self.check_place(call, who)?;
+            places.check(call, who)?;
             let reachable = who.is_host().then(|| found.iter().find(|(lies, _)| !lies.is_host())).flatten();
             if let Some((lies, _)) = reachable.filter(|_| wanted != Access::None) {
                 return Err(call.unsupported(format!("{at}+{bytes}: the host cannot reach memory of {lies}")));
@@ -197,17 +278,17 @@ impl Memory {
     }
 
     /// Returns the sizes of the handles there, for the ledger.
-    pub(super) fn unmap(&mut self, at: Address, bytes: u64) -> Result<Vec<(Place, u64)>> {
+    pub(super) fn unmap(&mut self, places: &mut Places, at: Address, bytes: u64) -> Result<Vec<(Place, u64)>> {
         let found = self.whole_mappings(Call::Unmap, at, bytes)?;
         // SAFETY: the range is mappings of ours inside a reservation, which it becomes again.
-        unsafe { memory::anonymous_at(Call::Unmap, at.0, bytes, libc::PROT_NONE)? };
+        unsafe { system::anonymous_at(Call::Unmap, at.0, bytes, libc::PROT_NONE)? };
         let mut cursor = at.0;
         for &(_, size) in &found {
             if let Some(mapping) = self.mappings.remove(&cursor) {
                 if let Some(range) = self.ranges.get_mut(&mapping.range) {
                     range.mappings -= 1;
                 }
-                self.drop_if_unused(mapping.range);
+                self.drop_if_unused(places, mapping.range);
             }
             cursor += size;
         }
@@ -215,7 +296,7 @@ impl Memory {
     }
 
     /// The mapping that holds `at`.
-    pub(super) fn mapping_at(&self, at: u64) -> Option<(u64, &Mapping)> {
+    fn mapping_at(&self, at: u64) -> Option<(u64, &Mapping)> {
         let (&start, mapping) = self.mappings.range(..=at).next_back()?;
         (at < start + mapping.bytes).then_some((start, mapping))
     }
@@ -229,8 +310,7 @@ impl Memory {
             let Some(mapping) = self.mappings.get(&cursor) else {
                 return Err(call.invalid(format!("no mapping begins at {cursor:#x}, asked for {at}+{bytes}")));
             };
-            let place = self.ranges.get(&mapping.range).map_or(Place::Host, |range| range.place);
-            found.push((place, mapping.bytes));
+            found.push((self.place_of(mapping), mapping.bytes));
             cursor += mapping.bytes;
         }
         if cursor != end || bytes == 0 {
@@ -240,14 +320,14 @@ impl Memory {
     }
 
     pub(super) fn check_size(&self, call: Call, bytes: u64) -> Result<()> {
-        if bytes == 0 || !bytes.is_multiple_of(self.options.granularity) {
-            return Err(call.invalid(format!("{bytes} bytes are not a multiple of {}", self.options.granularity)));
+        if bytes == 0 || !bytes.is_multiple_of(self.granularity) {
+            return Err(call.invalid(format!("{bytes} bytes are not a multiple of {}", self.granularity)));
         }
         Ok(())
     }
 
     /// Lets go of the memory of a handle that is neither held nor mapped.
-    fn drop_if_unused(&mut self, handle: u64) {
+    fn drop_if_unused(&mut self, places: &mut Places, handle: u64) {
         let unused = self.ranges.get(&handle).is_some_and(|range| !range.held && range.mappings == 0);
         let Some(range) = unused.then(|| self.ranges.remove(&handle)).flatten().filter(|range| !range.imported) else {
             return;
@@ -255,7 +335,16 @@ impl Memory {
         if !range.exported {
             range.file.punch(range.offset, range.bytes);
         }
-        self.give_back(range.place, range.bytes);
+        places.give_back(range.place, range.bytes);
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        for (&at, reservation) in &self.reservations {
+            // What cannot be unmapped at the end is the kernel's to clear with the process.
+            let _ = system::unmap(Call::Unreserve, at, reservation.bytes);
+        }
     }
 }
 
@@ -264,13 +353,13 @@ fn reserve_anywhere(call: Call, bytes: u64, alignment: u64) -> Result<u64> {
     let padded = bytes.checked_add(alignment).filter(|&bytes| bytes <= isize::MAX as u64).ok_or_else(|| {
         call.invalid(format!("{bytes} bytes aligned to {alignment} are more than there are addresses"))
     })?;
-    let start = memory::anonymous(call, padded, libc::PROT_NONE)?;
+    let start = system::anonymous(call, padded, libc::PROT_NONE)?;
     let at = start.next_multiple_of(alignment);
     let (head, tail) = (at - start, alignment - (at - start));
     for (from, length) in [(start, head), (at + bytes, tail)] {
         if length > 0 {
             // An end that stays mapped costs a few addresses and no memory.
-            let _ = memory::unmap(call, from, length);
+            let _ = system::unmap(call, from, length);
         }
     }
     Ok(at)

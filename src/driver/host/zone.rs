@@ -3,11 +3,8 @@
 //! What is freed becomes a hole in its window, so work that still uses it is seen to touch a hole and does not crash
 //! the process. An address comes back only after its whole window was gone through once.
 
-use std::collections::BTreeMap;
-
-use super::blocks::Block;
 use super::fault::Call;
-use super::memory;
+use super::system;
 use crate::driver::Result;
 
 /// Addresses of a window. They cost nothing.
@@ -28,17 +25,18 @@ impl Zone {
         self.windows.iter().any(|&(start, bytes)| at < start + bytes && end > start)
     }
 
-    /// Addresses that no block has. pre: `bytes` is a multiple of the page.
-    pub(super) fn find(&mut self, call: Call, bytes: u64, blocks: &BTreeMap<u64, Block>) -> Result<u64> {
+    /// Addresses that nobody has. `taken` says where the last block ends that begins before an address. pre: `bytes` is a
+    /// multiple of the page.
+    pub(super) fn find(&mut self, call: Call, bytes: u64, taken: impl Fn(u64) -> Option<u64>) -> Result<u64> {
         let onward = self.windows.iter().filter(|&&(start, length)| (start..start + length).contains(&self.cursor));
         let onward = onward.map(|&(start, length)| (self.cursor, start + length));
         let again = self.windows.iter().map(|&(start, length)| (start, start + length));
-        let found = onward.chain(again).find_map(|(from, end)| gap(from, end, bytes, blocks));
+        let found = onward.chain(again).find_map(|(from, end)| gap(from, end, bytes, &taken));
         let at = match found {
             Some(at) => at,
             None => {
                 let length = bytes.max(WINDOW);
-                let start = memory::anonymous(call, length, libc::PROT_NONE)?;
+                let start = system::anonymous(call, length, libc::PROT_NONE)?;
                 self.windows.push((start, length));
                 start
             }
@@ -52,17 +50,17 @@ impl Drop for Zone {
     fn drop(&mut self) {
         for &(at, bytes) in &self.windows {
             // What cannot be unmapped at the end is the kernel's to clear with the process.
-            let _ = memory::unmap(Call::Free, at, bytes);
+            let _ = system::unmap(Call::Free, at, bytes);
         }
     }
 }
 
 /// The first gap of `bytes` in `from..end`.
-fn gap(from: u64, end: u64, bytes: u64, blocks: &BTreeMap<u64, Block>) -> Option<u64> {
+fn gap(from: u64, end: u64, bytes: u64, taken: impl Fn(u64) -> Option<u64>) -> Option<u64> {
     let mut at = from;
     while bytes <= end - at {
-        match blocks.range(..at + bytes).next_back() {
-            Some((&start, block)) if start + block.bytes > at => at = start + block.bytes,
+        match taken(at + bytes) {
+            Some(over) if over > at => at = over,
             _ => return Some(at),
         }
     }
@@ -75,5 +73,5 @@ fn gap(from: u64, end: u64, bytes: u64, blocks: &BTreeMap<u64, Block>) -> Option
 /// The range must be a block of the zone that nobody wants any more.
 pub(super) unsafe fn clear(call: Call, at: u64, bytes: u64) -> Result<()> {
     // SAFETY: the caller's.
-    unsafe { memory::anonymous_at(call, at, bytes, libc::PROT_NONE) }
+    unsafe { system::anonymous_at(call, at, bytes, libc::PROT_NONE) }
 }

@@ -3,13 +3,15 @@
 //! A freed block's pages go back to the system at once, so that a use after the free cannot go unnoticed; what the pool
 //! keeps is the right to that many bytes. `reserved` counts what it has taken from its place, used or kept.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::access::Rights;
-use super::blocks::{Block, Kind};
+use super::blocks::{Block, Blocks, Kind};
 use super::fault::Call;
 use super::file::{Content, SharedFile};
-use super::memory::{Memory, page_size};
+use super::places::Places;
+use super::rights::Rights;
+use super::system::page_size;
 use crate::driver::{Access, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Result};
 use crate::units::{Address, Human};
 
@@ -30,7 +32,7 @@ pub(super) struct Pool {
     pub(super) origin: Origin,
     pub(super) file: Arc<SharedFile>,
     pub(super) rights: Rights,
-    pub(super) destroyed: bool,
+    destroyed: bool,
     /// Where the next block begins in the file. Only grows.
     next_offset: u64,
     blocks: u64,
@@ -84,88 +86,118 @@ impl Pool {
     }
 }
 
-impl Memory {
+/// All pools by their handles.
+pub(super) struct PoolTable {
+    pools: BTreeMap<u64, Pool>,
+    /// The next handle. Only grows.
+    next: u64,
+}
+
+impl PoolTable {
+    pub(super) fn new() -> Self {
+        Self { pools: BTreeMap::new(), next: 1 }
+    }
+
+    /// How many were created or imported and not destroyed.
+    pub(super) fn count(&self) -> u64 {
+        self.pools.values().filter(|pool| pool.origin != Origin::Driver && !pool.destroyed).count() as u64
+    }
+
+    /// The pool that a block is of.
+    pub(super) fn owner(&self, block: &Block) -> Option<&Pool> {
+        match block.kind {
+            Kind::Pooled { pool, .. } => self.pools.get(&pool),
+            _ => None,
+        }
+    }
+
     /// The pool that the driver has for a place, made when first asked for.
-    pub(super) fn default_pool(&mut self, call: Call, options: PoolOptions) -> Result<PoolHandle> {
+    pub(super) fn default_of(&mut self, call: Call, options: PoolOptions) -> Result<PoolHandle> {
         let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
         match found {
             Some((&handle, _)) => Ok(PoolHandle(handle)),
-            None => self.create_pool(call, options, Origin::Driver),
+            None => self.create(call, options, Origin::Driver),
         }
     }
 
     /// Empties the driver's pool for a place, if it was ever asked for.
-    pub(super) fn trim_default_pool(&mut self, options: PoolOptions) {
+    pub(super) fn trim_default(&mut self, places: &mut Places, options: PoolOptions) {
         let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
         if let Some((&handle, _)) = found {
-            self.shrink_pool(handle, 0);
+            self.shrink(places, handle, 0);
         }
     }
 
-    pub(super) fn create_pool(&mut self, call: Call, options: PoolOptions, origin: Origin) -> Result<PoolHandle> {
+    pub(super) fn create(&mut self, call: Call, options: PoolOptions, origin: Origin) -> Result<PoolHandle> {
         let file = SharedFile::create(call, Content::Pool, options.place.unwrap_or(Place::Host))?;
-        Ok(self.add_pool(Pool::new(options, origin, Arc::new(file))))
+        Ok(self.add(Pool::new(options, origin, Arc::new(file))))
     }
 
-    pub(super) fn add_pool(&mut self, pool: Pool) -> PoolHandle {
-        let handle = self.next_pool;
-        self.next_pool += 1;
+    pub(super) fn add(&mut self, pool: Pool) -> PoolHandle {
+        let handle = self.next;
+        self.next += 1;
         self.pools.insert(handle, pool);
         PoolHandle(handle)
     }
 
-    pub(super) fn pool(&mut self, call: Call, pool: PoolHandle) -> Result<&mut Pool> {
+    pub(super) fn get(&mut self, call: Call, pool: PoolHandle) -> Result<&mut Pool> {
         let found = self.pools.get_mut(&pool.0).filter(|pool| !pool.destroyed);
         found.ok_or_else(|| call.invalid(format!("pool {} is destroyed, or never was", pool.0)))
     }
 
-    pub(super) fn destroy_pool(&mut self, handle: PoolHandle) -> Result<()> {
-        let pool = self.pool(Call::PoolDestroy, handle)?;
+    pub(super) fn destroy(&mut self, places: &mut Places, handle: PoolHandle) -> Result<()> {
+        let pool = self.get(Call::PoolDestroy, handle)?;
         if pool.origin == Origin::Driver {
             return Err(Call::PoolDestroy.invalid(format!("pool {} is a default pool: the driver keeps it", handle.0)));
         }
         pool.destroyed = true;
         pool.threshold = 0;
-        self.shrink_pool(handle.0, 0);
-        self.drop_pool_if_over(handle.0);
+        self.shrink(places, handle.0, 0);
+        self.drop_if_over(handle.0);
         Ok(())
     }
 
-    fn drop_pool_if_over(&mut self, handle: u64) {
+    fn drop_if_over(&mut self, handle: u64) {
         if self.pools.get(&handle).is_some_and(|pool| pool.destroyed && pool.blocks == 0) {
             self.pools.remove(&handle);
         }
     }
 
     /// Gives back what is kept, down to `keep` bytes held.
-    pub(super) fn shrink_pool(&mut self, handle: u64, keep: u64) {
+    pub(super) fn shrink(&mut self, places: &mut Places, handle: u64, keep: u64) {
         let Some(pool) = self.pools.get_mut(&handle).filter(|pool| pool.origin != Origin::Imported) else { return };
         let (account, target) = (pool.account(), pool.used.max(keep).min(pool.reserved));
         let idle = pool.reserved - target;
         pool.reserved = target;
-        self.give_back(account, idle);
+        places.give_back(account, idle);
     }
 
-    /// Whether [`Memory::settle_pools`] has something to do.
-    pub(super) fn pools_exceed(&self) -> bool {
+    /// Whether [`PoolTable::settle`] has something to do.
+    pub(super) fn exceed(&self) -> bool {
         self.pools.values().any(Pool::excess)
     }
 
     /// What a synchronisation gives the driver time for: pools shrink to their thresholds.
-    pub(super) fn settle_pools(&mut self) {
+    pub(super) fn settle(&mut self, places: &mut Places) {
         let over = self.pools.iter().filter(|(_, pool)| pool.excess()).map(|(&handle, pool)| (handle, pool.threshold));
         for (handle, threshold) in over.collect::<Vec<_>>() {
-            self.shrink_pool(handle, threshold);
+            self.shrink(places, handle, threshold);
         }
     }
 
     // ---- blocks ----------------------------------------------------------------------------------------
 
     /// Returns the address, and by how many bytes the pool grew.
-    pub(super) fn allocate_from_pool(&mut self, handle: PoolHandle, bytes: u64) -> Result<(Address, u64)> {
+    pub(super) fn allocate(
+        &mut self,
+        places: &mut Places,
+        blocks: &mut Blocks,
+        handle: PoolHandle,
+        bytes: u64,
+    ) -> Result<(Address, u64)> {
         let call = Call::PoolAllocate;
-        let bytes = Self::round(call, bytes)?;
-        let pool = self.pool(call, handle)?;
+        let bytes = Blocks::round(call, bytes)?;
+        let pool = self.get(call, handle)?;
         if pool.origin == Origin::Imported {
             return Err(call.invalid(format!("pool {} was imported: only its owner allocates from it", handle.0)));
         }
@@ -177,59 +209,44 @@ impl Memory {
             let detail = format!("asked for {asked} ({bytes} bytes), {used} of the pool's {} are in use", Human(most));
             return Err(DriverError::new(ErrorKind::OutOfMemory, call.name(), detail));
         }
-        self.take(call, account, growth)?;
+        places.take(call, account, growth)?;
         let kind = Kind::Pooled { pool: handle.0, offset, shared: false, freeing: false };
-        match self.add_file_block(call, (&file, offset), bytes, kind) {
+        match blocks.add_of_file(call, (&file, offset), bytes, kind) {
             Ok(at) => {
-                let pool = self.pool(call, handle)?;
+                let pool = self.get(call, handle)?;
                 pool.next_offset += bytes;
                 pool.use_more(bytes);
                 Ok((at, growth))
             }
             Err(error) => {
-                self.give_back(account, growth);
+                places.give_back(account, growth);
                 Err(error)
             }
         }
     }
 
     /// Shows a block of another process's pool.
-    pub(super) fn open_pool_block(&mut self, handle: PoolHandle, offset: u64, bytes: u64) -> Result<Address> {
+    pub(super) fn open_block(
+        &mut self,
+        blocks: &mut Blocks,
+        handle: PoolHandle,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Address> {
         let call = Call::PoolImportPointer;
-        let file = Arc::clone(&self.pool(call, handle)?.file);
+        let file = Arc::clone(&self.get(call, handle)?.file);
         let kind = Kind::Pooled { pool: handle.0, offset, shared: false, freeing: false };
-        let at = self.add_file_block(call, (&file, offset), bytes, kind)?;
-        self.pool(call, handle)?.use_more(bytes);
+        let at = blocks.add_of_file(call, (&file, offset), bytes, kind)?;
+        self.get(call, handle)?.use_more(bytes);
         Ok(at)
     }
 
-    /// A free was called: no work may be queued on the block from now on.
-    pub(super) fn begin_pool_free(&mut self, at: Address) -> Result<()> {
-        let call = Call::PoolFree;
-        match self.blocks.get_mut(&at.0).map(|block| &mut block.kind) {
-            Some(Kind::Pooled { freeing, .. }) if !*freeing => {
-                *freeing = true;
-                Ok(())
-            }
-            Some(Kind::Pooled { .. }) => Err(call.invalid(format!("{at} was freed before"))),
-            _ => Err(call.invalid(format!("{at} is not the start of a pool's allocation"))),
-        }
-    }
-
-    /// The free could not be queued.
-    pub(super) fn cancel_pool_free(&mut self, at: Address) {
-        if let Some(Block { kind: Kind::Pooled { freeing, .. }, .. }) = self.blocks.get_mut(&at.0) {
-            *freeing = false;
-        }
-    }
-
     /// The free's turn on its stream has come.
-    pub(super) fn finish_pool_free(&mut self, at: Address) {
-        let Some(&Block { bytes, kind: Kind::Pooled { pool: handle, offset, shared, .. } }) = self.blocks.get(&at.0)
-        else {
+    pub(super) fn finish_free(&mut self, places: &mut Places, blocks: &mut Blocks, at: Address) {
+        let Some(&Block { bytes, kind: Kind::Pooled { pool: handle, offset, shared, .. } }) = blocks.get(at) else {
             return;
         };
-        if self.remove_block(Call::PoolFree, at.0).is_err() {
+        if blocks.remove(Call::PoolFree, at.0).is_err() {
             // Too many mappings: the block stays in the books, where a test for leaks sees it.
             return;
         }
@@ -242,26 +259,15 @@ impl Memory {
             pool.file.forget(Call::PoolFree, offset, bytes, shared);
         }
         if pool.destroyed {
-            self.shrink_pool(handle, 0);
-            self.drop_pool_if_over(handle);
+            self.shrink(places, handle, 0);
+            self.drop_if_over(handle);
         }
     }
 
-    /// Whether `at` lies in a block whose free was called and has not run.
-    pub(super) fn is_being_freed(&self, at: u64) -> bool {
-        self.block_at(at).is_some_and(|(_, block)| matches!(block.kind, Kind::Pooled { freeing: true, .. }))
-    }
-
-    /// Whether frees are queued that have not run.
-    pub(super) fn frees_are_queued(&self) -> bool {
-        self.count_blocks(|kind| matches!(kind, Kind::Pooled { freeing: true, .. })) > 0
-    }
-
     /// File, offset and size of a block that its pool's other processes may be told of, which is noted.
-    pub(super) fn share_pool_block(&mut self, at: Address) -> Result<(Arc<SharedFile>, u64, u64)> {
+    pub(super) fn share_block(&self, blocks: &mut Blocks, at: Address) -> Result<(Arc<SharedFile>, u64, u64)> {
         let call = Call::PoolExportPointer;
-        let Some(Block { bytes, kind: Kind::Pooled { pool, offset, shared, freeing: false } }) =
-            self.blocks.get_mut(&at.0)
+        let Some(Block { bytes, kind: Kind::Pooled { pool, offset, shared, freeing: false } }) = blocks.get_mut(at)
         else {
             return Err(call.invalid(format!("{at} is not the start of a live allocation of a pool")));
         };
@@ -276,9 +282,9 @@ impl Memory {
 
     // ---- attributes and access -------------------------------------------------------------------------
 
-    pub(super) fn pool_attribute(&mut self, handle: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+    pub(super) fn attribute(&mut self, handle: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
         use PoolAttribute as A;
-        let pool = self.pool(Call::PoolAttribute, handle)?;
+        let pool = self.get(Call::PoolAttribute, handle)?;
         Ok(match attribute {
             A::ReuseFollowEventDependencies => pool.reuse[0].into(),
             A::ReuseAllowOpportunistic => pool.reuse[1].into(),
@@ -291,15 +297,10 @@ impl Memory {
         })
     }
 
-    pub(super) fn set_pool_attribute(
-        &mut self,
-        handle: PoolHandle,
-        attribute: PoolAttribute,
-        value: u64,
-    ) -> Result<()> {
+    pub(super) fn set_attribute(&mut self, handle: PoolHandle, attribute: PoolAttribute, value: u64) -> Result<()> {
         use PoolAttribute as A;
         let call = Call::PoolSetAttribute;
-        let pool = self.pool(call, handle)?;
+        let pool = self.get(call, handle)?;
         if pool.origin == Origin::Imported {
             return Err(call.invalid(format!("pool {} was imported: its owner sets its attributes", handle.0)));
         }
@@ -318,10 +319,16 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn set_pool_access(&mut self, handle: PoolHandle, place: Place, access: Access) -> Result<()> {
+    pub(super) fn set_access(
+        &mut self,
+        places: &Places,
+        handle: PoolHandle,
+        place: Place,
+        access: Access,
+    ) -> Result<()> {
         let call = Call::PoolSetAccess;
-        self.check_place(call, place)?;
-        let pool = self.pool(call, handle)?;
+        places.check(call, place)?;
+        let pool = self.get(call, handle)?;
         let lies = pool.options.place.filter(|_| !pool.options.managed);
         // Everybody has managed memory; a place has its own; and the host has no device's.
         let fixed = match (lies, place) {

@@ -1,6 +1,5 @@
-//! Who may touch an address.
+//! Who may touch memory.
 
-use super::memory::Memory;
 use crate::driver::{Access, Place};
 use crate::units::DeviceId;
 
@@ -62,48 +61,12 @@ impl Rights {
     }
 
     /// The error of a device that may not.
-    fn require(self, device: DeviceId, write: bool, at: u64) -> Result<(), String> {
+    pub(super) fn require(self, device: DeviceId, write: bool, at: u64) -> Result<(), String> {
         match (self.may(device, write), self.may(device, false)) {
             (true, _) => Ok(()),
             (false, true) => Err(format!("device {device} may read {at:#x} and not write it")),
             (false, false) => Err(format!("{at:#x} is mapped, but device {device} has no access to it")),
         }
-    }
-}
-
-impl Memory {
-    /// Whether `device` may read or write `at..at+bytes`: mappings that it was given access to, one block, or memory
-    /// that this driver does not know, which is the program's own. The error says what is in the way.
-    pub(super) fn check_access(&self, device: DeviceId, at: u64, bytes: u64, write: bool) -> Result<(), String> {
-        if at == 0 {
-            return Err("address 0".into());
-        }
-        let Some(end) = at.checked_add(bytes) else {
-            return Err(format!("{at:#x}+{bytes} runs past the last address"));
-        };
-        if let Some((&start, reservation)) = self.reservations.range(..end).next_back()
-            && start + reservation.bytes > at
-        {
-            let mut cursor = at;
-            while cursor < end {
-                let Some((start, mapping)) = self.mapping_at(cursor) else {
-                    return Err(format!("{cursor:#x} is not mapped"));
-                };
-                mapping.rights.require(device, write, cursor)?;
-                cursor = start + mapping.bytes;
-            }
-        } else if self.zone.touches(at, end) {
-            let Some((start, block)) = self.block_at(at) else {
-                return Err(format!("{at:#x} is not inside an allocation: freed before, or never made"));
-            };
-            if end > start + block.bytes {
-                return Err(format!("{at:#x}+{bytes} is not inside the allocation {start:#x}+{}", block.bytes));
-            }
-            if let Some(pool) = self.pool_of(block) {
-                pool.rights.require(device, write, at)?;
-            }
-        }
-        Ok(())
     }
 }
 

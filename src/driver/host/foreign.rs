@@ -1,0 +1,37 @@
+//! Files that came from elsewhere.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::fault::Call;
+use super::file::{Content, Inode, SharedFile};
+use super::places::Places;
+use crate::driver::Result;
+
+/// Files of other processes, and of our own that came back: one open descriptor for each, however many handles.
+#[derive(Default)]
+pub(super) struct Foreign(HashMap<Inode, Weak<SharedFile>>);
+
+impl Foreign {
+    /// A file from elsewhere, opened once for all that is imported from it. It must have this content, at one of the places
+    /// that there are.
+    pub(super) fn adopt(
+        &mut self,
+        call: Call,
+        file: SharedFile,
+        content: Content,
+        places: &Places,
+    ) -> Result<Arc<SharedFile>> {
+        if file.content != content {
+            return Err(call.invalid(format!("the memory is {:?}, expected {content:?}", file.content)));
+        }
+        places.check(call, file.place)?;
+        if let Some(known) = self.0.get(&file.inode).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        self.0.retain(|_, file| file.strong_count() > 0);
+        let file = Arc::new(file);
+        self.0.insert(file.inode, Arc::downgrade(&file));
+        Ok(file)
+    }
+}
