@@ -32,4 +32,5 @@ pub mod pool;
 #[path = "../tests/support/random.rs"]
 mod random;
 pub mod resource;
+mod ticket;
 pub mod units;

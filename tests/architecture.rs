@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 /// The longest file that a person reads in one go.
 const MOST_LINES: usize = 500;
 
-/// For each layer, those that it may name. `error`, `log`, `units` and `cpu` are leaves.
-const MAY_USE: [(&str, &[&str]); 11] = [
+/// For each layer, those that it may name. `error`, `log`, `units`, `ticket` and `cpu` are leaves.
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("abi", &["abi", "resource", "pool", "block", "driver", "error", "log", "units"]),
-    ("resource", &["resource", "pool", "driver", "error", "log", "random", "units"]),
-    ("pool", &["pool", "policy", "arena", "block", "driver", "error", "units", "resource"]),
+    ("resource", &["resource", "pool", "driver", "error", "log", "random", "ticket", "units"]),
+    ("pool", &["pool", "policy", "arena", "block", "driver", "error", "ticket", "units"]),
     ("policy", &["policy"]),
     ("arena", &["arena", "block", "cpu", "random", "units"]),
     ("block", &["block", "units"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("error", &["driver", "units"]),
     ("log", &["error"]),
     ("cpu", &[]),
+    ("ticket", &[]),
     ("units", &["units"]),
 ];
 

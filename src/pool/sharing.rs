@@ -7,7 +7,7 @@ use super::pool::Pool;
 use super::report::snapshot::{self, BlockInfo};
 use crate::driver::Place;
 use crate::error::Result;
-use crate::resource::ipc::Ticket;
+use crate::ticket::Ticket;
 use crate::units::Address;
 
 impl Pool {

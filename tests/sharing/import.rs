@@ -6,7 +6,7 @@ use forebay::driver::host::Call;
 use forebay::driver::{Driver, Place, Share};
 use forebay::error::Error;
 use forebay::resource::ipc::{
-    Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, fetch, offer, withdraw,
+    Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
 
 use crate::memory::*;
@@ -168,7 +168,7 @@ fn memory_of_another_size_than_described_is_refused() {
     let before = driver.usage();
     for (bytes, refused_by_us) in [(2 * GRANULE, false), (GRANULE / 2, true), (GRANULE + 1, true), (1 << 57, false)] {
         let ticket = offer(Arc::new(Lying(Arc::clone(&buffer), bytes))).unwrap();
-        let descriptor = Descriptor::new(ticket.route(false), bytes, location).unwrap();
+        let descriptor = Descriptor::new(Route::exchange(ticket, false), bytes, location).unwrap();
         let error = Imported::map(&dynamic, DEVICE, &descriptor, fetch(&descriptor).unwrap(), &BOTH).unwrap_err();
         match error {
             Error::Peer(text) if refused_by_us => assert!(text.contains(&GRANULE.to_string()), "{text}"),
@@ -187,7 +187,7 @@ fn memory_of_another_size_than_described_is_refused() {
         }
     }
     let ticket = offer(Arc::new(File)).unwrap();
-    let descriptor = Descriptor::new(ticket.route(false), GRANULE, location).unwrap();
+    let descriptor = Descriptor::new(Route::exchange(ticket, false), GRANULE, location).unwrap();
     assert!(Imported::map(&dynamic, DEVICE, &descriptor, fetch(&descriptor).unwrap(), &BOTH).is_err());
     settles(&driver, before);
 }
@@ -199,7 +199,7 @@ fn a_device_that_is_not_seen_here_is_named() {
     let buffer = Buffer::new(&driver, 1, 0, Place::Device(DEVICE), Share::Fd);
     let ticket = offer(buffer.clone()).unwrap();
     let elsewhere = Location::Device([0xab; 16]);
-    let descriptor = Descriptor::new(ticket.route(false), buffer.bytes, elsewhere).unwrap();
+    let descriptor = Descriptor::new(Route::exchange(ticket, false), buffer.bytes, elsewhere).unwrap();
     let before = driver.usage();
     match Imported::map(&dynamic, DEVICE, &descriptor, fetch(&descriptor).unwrap(), &BOTH) {
         Err(Error::NotFound(text)) => {

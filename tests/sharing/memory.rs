@@ -10,7 +10,7 @@ use forebay::driver::{
     Access, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Share, Sharing, VirtualMemory,
 };
 use forebay::error::Result;
-use forebay::resource::ipc::{Descriptor, Exported, Form, Handle, Location, Pieces, Ticket, fetch, offer};
+use forebay::resource::ipc::{Descriptor, Exported, Form, Handle, Location, Pieces, Route, Ticket, fetch, offer};
 use forebay::units::{Address, DeviceId};
 
 pub const DEVICE: DeviceId = DeviceId(0);
@@ -74,7 +74,7 @@ impl Buffer {
 
     pub fn describe(&self, ticket: Ticket) -> Descriptor {
         let location = Location::of(self.driver.as_ref(), self.place).unwrap();
-        Descriptor::new(ticket.route(self.share == Share::Fabric), self.bytes, location).unwrap()
+        Descriptor::new(Route::exchange(ticket, self.share == Share::Fabric), self.bytes, location).unwrap()
     }
 
     pub fn offer(self: &Arc<Self>) -> (Descriptor, Ticket) {
@@ -112,7 +112,7 @@ pub struct Nothing(pub u64);
 impl Nothing {
     pub fn offer(pieces: u64) -> (Descriptor, Ticket) {
         let ticket = offer(Arc::new(Self(pieces))).unwrap();
-        (Descriptor::new(ticket.route(false), pieces * GRANULE, Location::Host).unwrap(), ticket)
+        (Descriptor::new(Route::exchange(ticket, false), pieces * GRANULE, Location::Host).unwrap(), ticket)
     }
 }
 

@@ -6,7 +6,7 @@ use super::state::Export;
 use crate::block::State as BlockState;
 use crate::driver::{Physical, Place};
 use crate::error::{Error, Result};
-use crate::resource::ipc::Ticket;
+use crate::ticket::Ticket;
 use crate::units::{Address, DeviceId, GRAIN};
 
 /// A live block's physical memory.

@@ -13,7 +13,7 @@ use crate::pool::graph::private::Graphs;
 use crate::pool::order::deferred::Deferred;
 use crate::pool::order::fence::Fence;
 use crate::pool::streams::ordered_arena::OrderedArena;
-use crate::resource::ipc::Ticket;
+use crate::ticket::Ticket;
 
 /// The arena, and everything about it that is not in the streams' caches.
 pub(crate) struct State {

@@ -67,7 +67,11 @@ impl Buffer {
         let ticket = offer(Arc::new(Region { resource: Arc::downgrade(resource), at }))?;
         virtual_memory.exported(at, Box::new(move || withdraw(ticket.key))).inspect_err(|_| withdraw(ticket.key))?;
         let fabric = virtual_memory.share() == Share::Fabric;
-        Descriptor::new(ticket.route(fabric), bytes, Location::of(&**resource.driver(), virtual_memory.place())?)
+        Descriptor::new(
+            Route::exchange(ticket, fabric),
+            bytes,
+            Location::of(&**resource.driver(), virtual_memory.place())?,
+        )
     }
 }
 
@@ -90,7 +94,7 @@ fn export_block(pool: &Arc<Pool>, base: Address, inside: u64, bytes: u64) -> Res
     if ticket != fresh {
         withdraw_it();
     }
-    Descriptor::new(ticket.route(false), bytes, Location::of(&**pool.driver(), place)?)
+    Descriptor::new(Route::exchange(ticket, false), bytes, Location::of(&**pool.driver(), place)?)
 }
 
 /// Names plain memory (`cuMemAlloc`) that this library did not allocate for other processes, by a legacy handle.

@@ -26,9 +26,9 @@ use uuid::Uuid;
 
 use super::MOST_BYTES;
 use super::location::Location;
-use super::offers::Key;
 use crate::driver::Blob;
 use crate::error::{Error, Result};
+use crate::ticket::{Key, Ticket};
 
 /// The length of an encoded descriptor.
 pub const DESCRIPTOR_BYTES: usize = 256;
@@ -82,6 +82,14 @@ pub enum Route {
         /// Bytes from the allocation's start to the buffer.
         offset: u64,
     },
+}
+
+impl Route {
+    /// To what was offered under this ticket.
+    #[must_use]
+    pub fn exchange(ticket: Ticket, fabric: bool) -> Self {
+        Self::Exchange { service: ticket.service, key: ticket.key, fabric }
+    }
 }
 
 /// What a descriptor says.

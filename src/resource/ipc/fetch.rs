@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 
 use super::descriptor::{Descriptor, Route};
 use super::message::{BATCH, Message, Record, Why};
-use super::offers::Key;
 use super::pieces::{Form, Handle, Piece, Pieces, Shape, wrong};
 use super::socket::{PATIENCE, Socket, garbled, room_for_fds};
 use crate::driver::process::is_forked;
 use crate::error::{Error, Result};
+use crate::ticket::Key;
 
 /// Asks the process that exported a buffer for the physical memory behind it. The answer's numbers are checked, and fit
 /// the descriptor; the pieces come over the connection while the answer is gone through, which is to be done at once: the

@@ -13,9 +13,9 @@
 
 use uuid::Uuid;
 
-use super::offers::Key;
 use super::pieces::{Form, Shape};
 use crate::driver::Blob;
+use crate::ticket::Key;
 
 /// The most pieces of a batch. The kernel allows 253 descriptors in a packet; fewer keep both sides clear of their limits
 /// on open ones.

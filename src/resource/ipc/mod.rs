@@ -31,13 +31,13 @@
 //!
 //! | what | answer |
 //! |---|---|
-//! | the exporter has ended, or is in another network namespace | [`Error::Peer`](crate::resource::Error::Peer) |
-//! | the exporter took its offer back, or the memory is freed | [`Error::NotFound`](crate::resource::Error::NotFound) |
-//! | the other process is of another user | [`Error::NotPermitted`](crate::resource::Error::NotPermitted), on both sides |
-//! | the other side is silent for 10 s, or sends what is no message | [`Error::Peer`](crate::resource::Error::Peer); the service goes on |
-//! | the importer is silent for 1 s while 64 others are answered and more wait | [`Error::Peer`](crate::resource::Error::Peer) |
+//! | the exporter has ended, or is in another network namespace | [`Error::Peer`](crate::error::Error::Peer) |
+//! | the exporter took its offer back, or the memory is freed | [`Error::NotFound`](crate::error::Error::NotFound) |
+//! | the other process is of another user | [`Error::NotPermitted`](crate::error::Error::NotPermitted), on both sides |
+//! | the other side is silent for 10 s, or sends what is no message | [`Error::Peer`](crate::error::Error::Peer); the service goes on |
+//! | the importer is silent for 1 s while 64 others are answered and more wait | [`Error::Peer`](crate::error::Error::Peer) |
 //! | the importer ends in the middle | its descriptors are closed, the service goes on |
-//! | this process is a child of `fork` | [`Error::Forked`](crate::resource::Error::Forked); the parent's service goes on |
+//! | this process is a child of `fork` | [`Error::Forked`](crate::error::Error::Forked); the parent's service goes on |
 //!
 //! A child of `fork` inherits the listening socket. While one lives on after its parent, importers get their answer
 //! only after the 10 s.
@@ -59,10 +59,12 @@ pub use descriptor::{DESCRIPTOR_BYTES, Descriptor, Path, Route};
 pub use fetch::fetch;
 pub use imported::Imported;
 pub use location::Location;
-pub use offers::{Key, Ticket, offer, withdraw};
+pub use offers::withdraw;
 pub use pieces::{Exported, Form, Handle, Piece, Pieces};
 pub use registry::Registry;
-pub use service::serve;
+pub use service::{offer, serve};
+
+pub use crate::ticket::{Key, Ticket};
 
 /// More than any mapping can have: the addresses of a process under five-level paging.
 const MOST_BYTES: u64 = 1 << 57;

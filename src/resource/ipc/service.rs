@@ -12,11 +12,12 @@ use uuid::Uuid;
 
 use super::message::{BATCH, Message, Record, Why};
 use super::offers;
-use super::pieces::{Form, Handle, Pieces};
+use super::pieces::{Exported, Form, Handle, Pieces};
 use super::socket::{PATIENCE, Socket, lacks_fds, room_for_fds};
 use crate::driver::process::{is_forked, watch_fork};
 use crate::driver::{DriverError, ErrorKind};
 use crate::error::{Error, Result};
+use crate::ticket::Ticket;
 
 /// Exchanges at once. Further importers wait, within their patience.
 const MOST_EXCHANGES: usize = 64;
@@ -31,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The name of this process's service, once it runs.
 static NAME: Mutex<Option<Uuid>> = Mutex::new(None);
 
-/// Starts this process's service, which answers importers until the process ends. Again is harmless; [`offer`](super::offer())
-/// does it too. Any thread.
+/// Starts this process's service, which answers importers until the process ends. Again is harmless; [`offer`] does
+/// it too. Any thread.
 ///
 /// # Errors
 /// [`Error::Forked`] in a child of `fork`; [`Error::Driver`] where the system gives no socket or thread.
@@ -40,8 +41,18 @@ pub fn serve() -> Result<()> {
     start().map(drop)
 }
 
+/// Offers memory to other processes of this user, until [`withdraw`](super::withdraw). Starts the service. Keeps `what` alive
+/// meanwhile. Any thread.
+///
+/// # Errors
+/// Those of [`serve`].
+pub fn offer(what: Arc<dyn Exported>) -> Result<Ticket> {
+    let service = start()?;
+    Ok(Ticket { service, key: offers::add(what) })
+}
+
 /// [`serve`], and the service's name.
-pub(super) fn start() -> Result<Uuid> {
+fn start() -> Result<Uuid> {
     if is_forked() {
         return Err(Error::Forked);
     }

@@ -12,7 +12,9 @@ use super::{LONG, PAGE, Pipe, SHORT, drain, offered, peer, service};
 use crate::error::{Error, Result};
 use crate::resource::ipc::fetch::receive;
 use crate::resource::ipc::socket::Socket;
-use crate::resource::ipc::{Descriptor, Exported, Form, Handle, Key, Location, Piece, Pieces, fetch, offer, withdraw};
+use crate::resource::ipc::{
+    Descriptor, Exported, Form, Handle, Key, Location, Piece, Pieces, Route, Ticket, fetch, offer, withdraw,
+};
 
 /// Memory that says of each piece which one it is, and counts how many are exported ahead.
 struct Numbered {
@@ -46,7 +48,7 @@ fn pieces_arrive_whole_in_order_and_only_when_their_turn_has_come() {
         let bytes = (1..=count as u64).sum::<u64>() * PAGE - PAGE;
         // One piece of a page cannot hold the buffer with an offset.
         let Some(bytes) = Some(bytes).filter(|&bytes| bytes > 0) else { continue };
-        let descriptor = Descriptor::new(ticket.route(false), bytes, Location::Host).unwrap();
+        let descriptor = Descriptor::new(Route::exchange(ticket, false), bytes, Location::Host).unwrap();
         let mut pieces = fetch(&descriptor).unwrap();
         assert_eq!((pieces.offset(), pieces.bytes(), pieces.total()), (PAGE / 2, bytes, count as u64));
         assert_eq!(pieces.span(), bytes + PAGE);
@@ -78,7 +80,7 @@ fn fabric_handles_arrive_without_descriptors() {
         }
     }
     let ticket = offer(Arc::new(Fabric)).unwrap();
-    let described = |fabric| Descriptor::new(ticket.route(fabric), 2 * PAGE, Location::Host).unwrap();
+    let described = |fabric| Descriptor::new(Route::exchange(ticket, fabric), 2 * PAGE, Location::Host).unwrap();
     let blobs: Vec<_> = fetch(&described(true)).unwrap().map(|piece| piece.unwrap().handle).collect();
     assert!(matches!(blobs[..], [Handle::Fabric([1, ..]), Handle::Fabric([2, ..])]));
     peer(fetch(&described(false)), "where the descriptor says");
@@ -88,12 +90,12 @@ fn fabric_handles_arrive_without_descriptors() {
 fn a_withdrawn_offer_and_an_unknown_key_are_not_found() {
     let pipe = Pipe::new();
     let (ticket, bytes) = offered(&pipe, 3);
-    let descriptor = Descriptor::new(ticket.route(false), bytes, Location::Host).unwrap();
+    let descriptor = Descriptor::new(Route::exchange(ticket, false), bytes, Location::Host).unwrap();
     assert_eq!(fetch(&descriptor).unwrap().total(), 3);
     withdraw(ticket.key);
     withdraw(ticket.key);
     let unknown =
-        Descriptor::new(super::Ticket { key: Key(Uuid::new_v4()), ..ticket }.route(false), bytes, Location::Host);
+        Descriptor::new(Route::exchange(Ticket { key: Key(Uuid::new_v4()), ..ticket }, false), bytes, Location::Host);
     for descriptor in [descriptor, unknown.unwrap()] {
         let error = fetch(&descriptor).unwrap_err();
         assert!(matches!(&error, Error::NotFound(text) if text.contains("under this key")), "{error}");
@@ -111,7 +113,7 @@ fn what_the_exporter_says_reaches_the_importer() {
     }
     let answered = |error: Error| {
         let ticket = offer(Arc::new(Failing(error))).unwrap();
-        let answer = fetch(&Descriptor::new(ticket.route(false), 1, Location::Host).unwrap()).unwrap_err();
+        let answer = fetch(&Descriptor::new(Route::exchange(ticket, false), 1, Location::Host).unwrap()).unwrap_err();
         withdraw(ticket.key);
         answer
     };
@@ -137,7 +139,7 @@ fn a_failure_and_a_panic_between_the_pieces_end_one_exchange_only() {
     for panics in [false, true] {
         let memory = Arc::new(Breaking(Pipe::new(), panics));
         let ticket = offer(memory.clone()).unwrap();
-        let descriptor = Descriptor::new(ticket.route(false), 100 * PAGE, Location::Host).unwrap();
+        let descriptor = Descriptor::new(Route::exchange(ticket, false), 100 * PAGE, Location::Host).unwrap();
         for _ in 0..3 {
             let mut pieces = fetch(&descriptor).unwrap();
             let error = pieces.find_map(|piece| piece.err()).unwrap();
@@ -165,7 +167,7 @@ fn a_descriptor_that_says_another_size_is_refused() {
     let pipe = Pipe::new();
     let (ticket, bytes) = offered(&pipe, 2);
     for wrong in [bytes - 1, bytes + 1, 1] {
-        let descriptor = Descriptor::new(ticket.route(false), wrong, Location::Host).unwrap();
+        let descriptor = Descriptor::new(Route::exchange(ticket, false), wrong, Location::Host).unwrap();
         peer(fetch(&descriptor), &format!("the descriptor says {wrong}"));
     }
     withdraw(ticket.key);

@@ -15,10 +15,9 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::resource::ipc::message::Message;
-use crate::resource::ipc::offers::{Ticket, offer};
 use crate::resource::ipc::pieces::{Exported, Form, Handle, Pieces};
-use crate::resource::ipc::service;
 use crate::resource::ipc::socket::Socket;
+use crate::resource::ipc::{Ticket, offer, service};
 
 const PAGE: u64 = 4096;
 /// Short, for the tests in which somebody is silent.
