@@ -1,14 +1,12 @@
 //! What every memory resource offers, whatever is behind it: NVIDIA's model (`cuda.core.MemoryResource`).
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::driver_pool::DriverPool;
 use super::pointers::Pointers;
-use super::pool_resource::OwnPool;
-use super::virtual_memory::VirtualResource;
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
@@ -96,7 +94,7 @@ pub struct Reach {
 }
 
 /// A source of memory. Any thread may call anything.
-pub trait MemoryResource: Send + Sync + Debug {
+pub trait MemoryResource: Any + Send + Sync + Debug {
     /// What is known of it.
     fn info(&self) -> Info;
 
@@ -228,25 +226,19 @@ pub trait MemoryResource: Send + Sync + Debug {
     fn trim(&self, _keep: u64) -> Result<()> {
         Ok(())
     }
+}
 
-    /// The resource as a pool of the driver, where it is one.
-    fn as_driver_pool(&self) -> Option<&DriverPool> {
-        None
+impl dyn MemoryResource {
+    /// The resource as one of type `T`, where it is that: for what one kind alone can do.
+    #[must_use]
+    pub fn downcast_ref<T: MemoryResource>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
     }
 
     /// The same, to keep.
-    fn into_driver_pool(self: Arc<Self>) -> Option<Arc<DriverPool>> {
-        None
-    }
-
-    /// The resource as virtual memory, where it is that.
-    fn as_virtual(&self) -> Option<&VirtualResource> {
-        None
-    }
-
-    /// The resource as a pool of Forebay's own, where it is one.
-    fn as_own_pool(&self) -> Option<&OwnPool> {
-        None
+    #[must_use]
+    pub fn downcast<T: MemoryResource>(self: Arc<Self>) -> Option<Arc<T>> {
+        (self as Arc<dyn Any + Send + Sync>).downcast().ok()
     }
 }
 

@@ -208,8 +208,4 @@ impl MemoryResource for OwnPool {
     fn trim(&self, keep: u64) -> Result<()> {
         self.pool.trim(self.ordinal(), keep).map(drop)
     }
-
-    fn as_own_pool(&self) -> Option<&OwnPool> {
-        Some(self)
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use forebay::driver::{Access, HostFlags, Place, PoolAttribute, VirtualMemory};
 use forebay::pool::{Options, Pool};
 use forebay::resource::buffer::{Buffer, From, Owner, export_foreign, export_pointer};
-use forebay::resource::driver_pool::{self, DeviceOptions, ManagedOptions, PinnedOptions, Source};
+use forebay::resource::driver_pool::{self, DeviceOptions, DriverPool, ManagedOptions, PinnedOptions, Source};
 use forebay::resource::host::{Plain, PlainResource};
 use forebay::resource::memory_resource::Kind;
 use forebay::resource::pool_resource::OwnPool;
@@ -30,7 +30,7 @@ pub fn shared_pool(run: &mut Run, kind: Kind) {
     run.attributes(&resource);
     run.life(&resource);
     let (fd, uuid) = run.until_done("export", || {
-        let pool = resource.as_driver_pool().unwrap();
+        let pool = resource.downcast_ref::<DriverPool>().unwrap();
         pool.allocation_handle(|fd, uuid| (fd.try_clone_to_owned().unwrap(), uuid))
     });
     let buffer = run.allocate(&resource, BYTES, 3);

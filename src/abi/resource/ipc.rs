@@ -17,7 +17,7 @@ use crate::abi::core::handle::{ForebayBuffer, ForebayPool, ForebayResource, addr
 use crate::abi::core::status::ForebayStatus;
 use crate::error::Error;
 use crate::resource::buffer::{Buffer, export_foreign, export_pointer};
-use crate::resource::driver_pool;
+use crate::resource::driver_pool::{self, DriverPool};
 use crate::resource::ipc::{DESCRIPTOR_BYTES, Descriptor, serve};
 use crate::resource::memory_resource::Kind;
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn forebay_resource_get_allocation_handle(
         let resource = unsafe { ForebayResource::get(resource)? };
         // SAFETY: as the caller promises.
         let (fd, uuid) = unsafe { (output(fd, "fd")?, output(uuid.cast::<[u8; 16]>(), "uuid")?) };
-        let pool = resource.as_driver_pool().ok_or_else(not_a_pool)?;
+        let pool = resource.downcast_ref::<DriverPool>().ok_or_else(not_a_pool)?;
         pool.allocation_handle(|descriptor, name| {
             fd.write(descriptor.as_raw_fd());
             uuid.write(name.into_bytes());
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn forebay_resource_register(
         let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
         // SAFETY: as the caller promises.
         let name = unsafe { self::uuid(uuid)? };
-        let pool = resource.clone().into_driver_pool().ok_or_else(not_a_pool)?;
+        let pool = resource.clone().downcast::<DriverPool>().ok_or_else(not_a_pool)?;
         out.write(ForebayResource::into_raw(driver_pool::register(&pool, name)?));
         Ok(())
     })

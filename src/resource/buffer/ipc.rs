@@ -8,11 +8,13 @@ use super::{Buffer, Facts};
 use crate::driver::{Access, Driver, Physical, Place, PointerKind, Share};
 use crate::error::{Error, Result};
 use crate::pool::{Export, Pool};
-use crate::resource::driver_pool::from_registry;
+use crate::resource::driver_pool::{DriverPool, from_registry};
 use crate::resource::ipc::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
 use crate::resource::memory_resource::{MemoryResource, Reach};
+use crate::resource::pool_resource::OwnPool;
+use crate::resource::virtual_memory::VirtualResource;
 use crate::units::{Address, DeviceId, StreamHandle};
 
 // ---- out ---------------------------------------------------------------------------------------------
@@ -43,7 +45,7 @@ impl Buffer {
     }
 
     fn export_from(&self, resource: &Arc<dyn MemoryResource>, at: Address, bytes: u64) -> Result<Descriptor> {
-        if let Some(pool) = resource.as_driver_pool() {
+        if let Some(pool) = resource.downcast_ref::<DriverPool>() {
             let (blob, uuid) = pool.export_pointer(at)?;
             let place = resource.info().device_id.map_or(Place::Host, Place::Device);
             return Descriptor::new(
@@ -57,13 +59,14 @@ impl Buffer {
                 format!("buffers of a {:?} resource like this one cannot be shared", resource.info().kind).into(),
             ));
         }
-        if let Some(own) = resource.as_own_pool() {
+        if let Some(own) = resource.downcast_ref::<OwnPool>() {
             let (base, size) = own.pool().block_around(at)?;
             let inside = at.0 - base.0;
             return export_block(own.pool(), base, inside, bytes.min(size - inside));
         }
-        let virtual_memory =
-            resource.as_virtual().ok_or_else(|| Error::Unsupported("this memory cannot be shared".into()))?;
+        let virtual_memory = resource
+            .downcast_ref::<VirtualResource>()
+            .ok_or_else(|| Error::Unsupported("this memory cannot be shared".into()))?;
         let ticket = offer(Arc::new(Region { resource: Arc::downgrade(resource), at }))?;
         virtual_memory.exported(at, Box::new(move || withdraw(ticket.key))).inspect_err(|_| withdraw(ticket.key))?;
         let fabric = virtual_memory.share() == Share::Fabric;
@@ -153,12 +156,12 @@ impl Exported for Region {
     fn pieces(&self) -> Result<Pieces> {
         let at = self.at;
         let resource = self.resource.upgrade().ok_or_else(gone)?;
-        let virtual_memory = resource.as_virtual().ok_or_else(gone)?;
+        let virtual_memory = resource.downcast_ref::<VirtualResource>().ok_or_else(gone)?;
         let (cut, bytes) = virtual_memory.pieces(at, |pieces, bytes| (cut(0, bytes, pieces), bytes))?;
         let form = if virtual_memory.share() == Share::Fabric { Form::Fabric } else { Form::Fd };
         Pieces::lazy(0, bytes, form, cut.sizes, move |index| {
             let (driver, device) = (resource.driver(), resource.context());
-            let virtual_memory = resource.as_virtual().ok_or_else(gone)?;
+            let virtual_memory = resource.downcast_ref::<VirtualResource>().ok_or_else(gone)?;
             let handle = virtual_memory.pieces(at, |pieces, _| {
                 let physical = pieces.get(index).map(|&(physical, _)| physical)?;
                 Some(match form {
@@ -226,7 +229,7 @@ impl Buffer {
                     (None, Some(uuid)) => from_registry(uuid)?,
                     (None, None) => return Err(Error::invalid("the buffer is of a pool: pass the mapped resource")),
                 };
-                let mapped = resource.as_driver_pool().ok_or_else(|| {
+                let mapped = resource.downcast_ref::<DriverPool>().ok_or_else(|| {
                     Error::invalid("the buffer is of a pool of the driver: pass that pool's mapped resource")
                 })?;
                 if let (Some(given), Some(named)) = (resource.info().uuid, pool)
@@ -269,7 +272,7 @@ impl Buffer {
         let place = descriptor.location().place(&**driver)?;
         let device = if let Place::Device(device) = place { device } else { DeviceId(0) };
         let own = resource.map(|resource| {
-            resource.as_virtual().ok_or_else(|| {
+            resource.downcast_ref::<VirtualResource>().ok_or_else(|| {
                 Error::invalid("the memory comes in pieces: pass a virtual memory resource for it, or none")
             })
         });

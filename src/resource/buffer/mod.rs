@@ -18,7 +18,7 @@ pub use memory::Owner;
 
 use self::memory::{Hold, Memory};
 use super::memory_resource::{MemoryResource, Reach, check_bytes};
-use super::virtual_memory::VirtualOptions;
+use super::virtual_memory::{VirtualOptions, VirtualResource};
 use crate::driver::{Driver, PointerKind};
 use crate::error::{Error, Result};
 use crate::resource::ipc::{Descriptor, Path};
@@ -248,7 +248,7 @@ impl Buffer {
         options: Option<&VirtualOptions>,
         stream: StreamHandle,
     ) -> Result<()> {
-        let virtual_memory = resource.as_virtual().ok_or_else(|| {
+        let virtual_memory = resource.downcast_ref::<VirtualResource>().ok_or_else(|| {
             Error::Unsupported("only buffers of a virtual memory resource can change their size".into())
         })?;
         if !self.resource.as_ref().is_some_and(|own| Arc::ptr_eq(own, resource)) {

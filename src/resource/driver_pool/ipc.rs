@@ -8,16 +8,12 @@ use std::sync::atomic::AtomicI64;
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use super::{DriverPool, Shared, Standing};
+use super::{DriverPool, MAPPED, Shared, Standing};
 use crate::driver::{Blob, Driver, Place};
 use crate::error::{Error, Result};
-use crate::resource::ipc::Registry;
 use crate::resource::memory_resource::{Kind, device_or_current};
 use crate::resource::pointers::Pointers;
 use crate::units::Address;
-
-/// Mapped pools of this process, by the uuid of the pool.
-pub(super) static MAPPED: Registry<DriverPool> = Registry::new();
 
 /// Stands in the name of a pool on a NUMA node, in front of the node.
 const NODE_FOLLOWS: [u8; 2] = *b"NU";

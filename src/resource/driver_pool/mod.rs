@@ -16,11 +16,15 @@ use uuid::Uuid;
 pub use create::{DeviceOptions, ManagedOptions, PinnedOptions, Source, device, managed, pinned};
 pub use ipc::{from_allocation_handle, from_registry, register};
 
+use super::ipc::Registry;
 use super::memory_resource::{Info, Kind, MemoryResource, Reach, check_bytes, check_device, device_of_stream};
 use super::pointers::Pointers;
 use crate::driver::{self, Access, Driver, ErrorKind, Place, PoolAttribute, PoolHandle};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
+
+/// Mapped pools of this process, by the uuid of the pool.
+static MAPPED: Registry<DriverPool> = Registry::new();
 
 /// A pool of the driver.
 #[derive(Debug)]
@@ -192,7 +196,7 @@ impl MemoryResource for DriverPool {
         shared.fd = None;
         if let Some(uuid) = shared.uuid.filter(|_| self.mapped) {
             // Nobody is to find a closed pool.
-            ipc::MAPPED.remove(uuid, self);
+            MAPPED.remove(uuid, self);
         }
         Ok(())
     }
@@ -240,14 +244,6 @@ impl MemoryResource for DriverPool {
 
     fn trim(&self, keep: u64) -> Result<()> {
         self.open(|pool| self.driver.pool_trim(self.device, pool, keep))
-    }
-
-    fn as_driver_pool(&self) -> Option<&DriverPool> {
-        Some(self)
-    }
-
-    fn into_driver_pool(self: Arc<Self>) -> Option<Arc<DriverPool>> {
-        Some(self)
     }
 }
 

@@ -264,8 +264,4 @@ impl MemoryResource for VirtualResource {
         }
         Err(Error::Unsupported("who may use virtual memory is said in the resource's options (peers)".into()))
     }
-
-    fn as_virtual(&self) -> Option<&VirtualResource> {
-        Some(self)
-    }
 }
