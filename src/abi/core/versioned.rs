@@ -71,3 +71,13 @@ pub(crate) fn flag(name: &str, value: u32) -> Result<bool, Fault> {
         other => Err(Error::invalid(format_args!("{name} is {other}; it takes 0 or 1")).into()),
     }
 }
+
+/// A NUMA node; `None` for -1.
+pub(crate) fn node(name: &str, number: i32) -> Result<Option<u32>, Fault> {
+    match number {
+        -1 => Ok(None),
+        node => u32::try_from(node)
+            .map(Some)
+            .map_err(|_| Error::invalid(format_args!("{name} is {node}; it takes a NUMA node, or -1")).into()),
+    }
+}

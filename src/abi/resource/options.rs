@@ -6,7 +6,7 @@ use crate::abi::core::enums::{
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::output;
 use crate::abi::core::status::ForebayStatus;
-use crate::abi::core::versioned::{Versioned, flag};
+use crate::abi::core::versioned::{Versioned, flag, node};
 use crate::driver::{Access, HostFlags, Place, Share};
 use crate::error::Error;
 use crate::resource::driver_pool::{DeviceOptions, ManagedOptions, PinnedOptions, Source};
@@ -213,16 +213,6 @@ impl ForebayPinnedResourceOptions {
 /// A device; `None` for -1, the current one.
 pub(crate) fn named(device: i32) -> Option<i32> {
     Some(device).filter(|&device| device != -1)
-}
-
-/// A NUMA node; `None` for -1.
-pub(crate) fn node(name: &str, number: i32) -> Result<Option<u32>, Fault> {
-    match number {
-        -1 => Ok(None),
-        node => u32::try_from(node)
-            .map(Some)
-            .map_err(|_| Error::invalid(format_args!("{name} is {node}; it takes a NUMA node, or -1")).into()),
-    }
 }
 
 impl ForebayManagedResourceOptions {
