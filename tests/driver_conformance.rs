@@ -1,9 +1,11 @@
 //! Binds the driver suite to the host driver, and to CUDA where `FOREBAY_TEST_DRIVER=cuda` asks for it.
 
+mod conformance;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
-use forebay::driver::{Choice, Driver, ErrorKind, conformance, open};
+use forebay::driver::{Choice, Driver, ErrorKind, open};
 
 /// Runs every check and fails with the names of all that failed.
 fn run(driver: &dyn Driver) {

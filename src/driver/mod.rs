@@ -1,7 +1,7 @@
 //! The driver layer: the only code that touches hardware or the operating system.
 //!
 //! One trait, two implementations with the same file names: [`cuda`] through cudarc and [`host`] on RAM.
-//! `conformance` holds one suite that both must pass.
+//! One suite of tests, `tests/driver_conformance.rs`, asks both for what is written here.
 //!
 //! Rules that hold for every method:
 //! - Any thread may call; the caller's current CUDA context is as before when the call returns.
@@ -10,7 +10,6 @@
 //! - A failed call changed nothing.
 //! - After the driver has been deinitialised at process exit, calls that give something back succeed.
 
-pub mod conformance;
 pub mod cuda;
 pub mod error;
 pub mod host;

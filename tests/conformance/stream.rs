@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::thread;
 
-use super::{DEVICE, Stream, all, ok, read, refused};
-use crate::driver::{Capture, Driver, ErrorKind, Event};
-use crate::units::{Address, DeviceId, StreamHandle};
+use forebay::driver::{Capture, Driver, ErrorKind, Event};
+use forebay::units::{Address, DeviceId, StreamHandle};
+
+use super::kit::{DEVICE, Stream, all, ok, read, refused};
 
 pub(super) fn default_streams_work(driver: &dyn Driver) {
     let at = ok("allocate", driver.allocate(DEVICE, 4096));

@@ -1,7 +1,8 @@
 //! Checks of memory: reservations, handles, mappings, plain allocations, and the data in them.
 
-use super::{Chunk, DEVICE, Stream, all, granule, ok, pattern, read, refused, write};
-use crate::driver::{Driver, ErrorKind};
+use forebay::driver::{Driver, ErrorKind};
+
+use super::kit::{Chunk, DEVICE, Stream, all, granule, ok, pattern, read, refused, write};
 
 pub(super) fn bytes_written_are_read_back(driver: &dyn Driver) {
     let Some(granule) = granule(driver) else { return };

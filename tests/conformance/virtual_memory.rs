@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{DEVICE, Stream, granule, ok, pattern, read, refused, write};
-use crate::driver::{Access, Capabilities, Driver, ErrorKind, PhysicalOptions, Place, Share};
-use crate::units::{Address, DeviceId};
+use forebay::driver::{Access, Capabilities, Driver, ErrorKind, PhysicalOptions, Place, Share};
+use forebay::units::{Address, DeviceId};
+
+use super::kit::{DEVICE, Stream, granule, ok, pattern, read, refused, write};
 
 const OWN: Place = Place::Device(DEVICE);
 

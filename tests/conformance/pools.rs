@@ -1,11 +1,12 @@
 //! Checks of the driver's own stream-ordered pools.
 
-use super::sharing::{closes_on_exec, garbage};
-use super::{DEVICE, Stream, all, ok, pattern, read, refused, write};
-use crate::driver::{
+use forebay::driver::{
     Access, Capabilities, Driver, ErrorKind, Place, PoolAttribute as Attribute, PoolHandle, PoolOptions,
 };
-use crate::units::{Address, DeviceId};
+use forebay::units::{Address, DeviceId};
+
+use super::kit::{DEVICE, Stream, all, ok, pattern, read, refused, write};
+use super::sharing::{closes_on_exec, garbage};
 
 const OWN: Place = Place::Device(DEVICE);
 const PLAIN: PoolOptions = PoolOptions { place: Some(OWN), managed: false, share: false, max_size: 0 };

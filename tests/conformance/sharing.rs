@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::{Chunk, DEVICE, granule, ok, pattern, read, refused, write};
-use crate::driver::{Driver, ErrorKind, PhysicalOptions, Place, Share};
+use forebay::driver::{Driver, ErrorKind, PhysicalOptions, Place, Share};
+
+use super::kit::{Chunk, DEVICE, granule, ok, pattern, read, refused, write};
 
 pub(super) fn closes_on_exec(fd: &OwnedFd) -> bool {
     // SAFETY: asks about an open descriptor.

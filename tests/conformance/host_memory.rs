@@ -1,8 +1,9 @@
 //! Checks of page-locked, registered and managed memory, and of what is known of a pointer.
 
-use super::{Chunk, DEVICE, Stream, all, granule, ok, pattern, read, refused, write};
-use crate::driver::{Driver, ErrorKind, HostFlags, PointerKind};
-use crate::units::Address;
+use forebay::driver::{Driver, ErrorKind, HostFlags, PointerKind};
+use forebay::units::Address;
+
+use super::kit::{Chunk, DEVICE, Stream, all, granule, ok, pattern, read, refused, write};
 
 const FLAGS: HostFlags = HostFlags { portable: true, mapped: true, write_combined: false };
 const PAGE: u64 = 4096;
