@@ -1,6 +1,6 @@
 //! Forebay: one GPU memory pool that every framework in a process shares.
 //!
-//! Calls go down only; `tests/architecture.rs` fails on one that goes up.
+//! Calls go down only, and modules form no circle: `tests/architecture.rs` fails on what breaks this.
 //!
 //! ```text
 //!   torch  cupy  numba  cuda.core  C/C++
