@@ -95,3 +95,59 @@ impl TimeBudget {
         self.level = self.level.saturating_add(times(PIN_2_MIB, bytes >> 21));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(7);
+
+    /// So many moves cost as much as that takes.
+    fn moves(time: Duration) -> u64 {
+        time.as_nanos().div_ceil(MOVE.as_nanos()) as u64
+    }
+
+    #[test]
+    fn a_share_of_the_time_and_no_more_than_can_be_saved_up() {
+        let mut budget = TimeBudget::new(START);
+        assert_eq!(budget.left(START), Left::Some);
+        budget.spend(moves(AT_FIRST), 0);
+        assert_eq!(budget.left(START), Left::ForNeed);
+        assert_eq!(budget.left(START + Duration::from_secs(1)), Left::Some);
+        let much_later = START + Duration::from_secs(36_000);
+        assert_eq!(budget.left(much_later), Left::Some);
+        budget.spend(moves(MOST), 0);
+        assert_eq!(budget.left(much_later), Left::ForNeed, "ten hours are worth no more than what can be saved up");
+    }
+
+    #[test]
+    fn what_is_owed_has_a_bound() {
+        let mut budget = TimeBudget::new(START);
+        budget.spend(moves(AT_FIRST + DEBT), 0);
+        assert_eq!(budget.left(START), Left::Nothing);
+        assert_eq!(budget.left(START + Duration::from_secs(2)), Left::ForNeed);
+    }
+
+    #[test]
+    fn the_rate_falls_with_what_is_left() {
+        let mut budget = TimeBudget::new(START);
+        assert!((budget.rate() - AT_START).abs() < 0.01);
+        budget.spend(0, 1000);
+        let after = budget.rate();
+        assert!(CHEAP < after && after < AT_START, "{after}");
+        budget.spend(0, 1_000_000);
+        assert!((budget.rate() - CHEAP).abs() < 0.01);
+        budget.left(START + Duration::from_secs(1_000_000));
+        assert!(AT_START < budget.rate() && budget.rate() <= DEAR);
+    }
+
+    #[test]
+    fn pinning_pays_for_moves() {
+        let mut budget = TimeBudget::new(START);
+        budget.spend(moves(AT_FIRST), 0);
+        budget.pinned(1 << 30);
+        assert_eq!(budget.left(START), Left::Some);
+        budget.spend(moves(PIN_2_MIB * 512), 0);
+        assert_eq!(budget.left(START), Left::ForNeed);
+    }
+}

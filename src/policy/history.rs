@@ -36,3 +36,30 @@ impl History {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_not_needed_and_an_empty_pool_is_as_new() {
+        let mut history = History::default();
+        history.needed(1600);
+        history.needed(800);
+        assert_eq!(history.peak, 1600);
+        assert!(!history.gave_back(800, 101));
+        assert_eq!(history.peak, 800);
+        history.needed(1600);
+        assert!(history.gave_back(0, 100));
+        assert_eq!(history.peak, 0);
+    }
+
+    #[test]
+    fn growth_ends_the_count_of_waits() {
+        let mut history = History::default();
+        (0..20).for_each(|_| history.waited());
+        assert_eq!(history.waits, 20);
+        history.grew();
+        assert_eq!(history.waits, 0);
+    }
+}

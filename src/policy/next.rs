@@ -205,3 +205,120 @@ fn wait_for_others(view: &View, new: u64, wanted: u64, must: bool) -> Option<Ste
         Some(false) => Some(Step::Transfer),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    /// A pool of a device with 256 GiB that holds 1000 MiB, of which all were live once, and searched everywhere for 10 MiB.
+    fn view() -> View {
+        View {
+            bytes: 10 * MIB,
+            total: 256 * GIB,
+            limit: u64::MAX,
+            held: 1000 * MIB,
+            live: 900 * MIB,
+            history: History { peak: 1000 * MIB, waits: 0 },
+            left: Left::Some,
+            grow_first: false,
+            looked: Looked::Everywhere,
+            look_pays: true,
+            planned: None,
+            others: None,
+            idle: None,
+            refused: false,
+            reclaimed: 0,
+        }
+    }
+
+    fn planned(moving: bool, new: u64) -> View {
+        View { planned: Some(Some(Planned { moving, new, grows: new > 0 })), ..view() }
+    }
+
+    /// As [`planned`], with more than the pool may hold without a wait.
+    fn thrifty(others: Option<u64>) -> View {
+        View { held: 2 * GIB, history: History { peak: 2 * GIB, waits: 0 }, others, ..planned(true, 10 * MIB) }
+    }
+
+    #[test]
+    fn each_case_has_its_step() {
+        let full = |view: View| View { limit: view.held, ..view };
+        let broke = |left, view: View| View { left, ..view };
+        let waited = |waits, view: View| View { history: History { waits, ..view.history }, ..view };
+        for (what, view, step) in [
+            ("more than there is", View { bytes: 257 * GIB, ..view() }, Step::Fail(Reason::Total)),
+            ("nothing was looked at", View { looked: Looked::Nowhere, ..view() }, Step::Look(Looked::Own)),
+            ("own memory was looked at", View { looked: Looked::Own, ..view() }, Step::Look(Looked::Everywhere)),
+            (
+                "a look gave nothing lately",
+                View { looked: Looked::Own, look_pays: false, ..view() },
+                Step::Plan { moving: true },
+            ),
+            ("there is time", view(), Step::Plan { moving: true }),
+            ("there is no time", broke(Left::ForNeed, view()), Step::Plan { moving: false }),
+            ("moves alone do", planned(true, 0), Step::CarryOut),
+            ("the pool is small", planned(true, 10 * MIB), Step::CarryOut),
+            ("a fifth above the peak", broke(Left::ForNeed, planned(false, 200 * MIB)), Step::CarryOut),
+            ("beyond the fifth", broke(Left::ForNeed, planned(false, 201 * MIB)), Step::Plan { moving: true }),
+            ("beyond it without any time", broke(Left::Nothing, planned(false, 201 * MIB)), Step::CarryOut),
+            ("twice what is live", broke(Left::Nothing, planned(false, 801 * MIB)), Step::Plan { moving: true }),
+            ("beyond the limit, nothing moved", full(planned(false, 10 * MIB)), Step::Plan { moving: true }),
+            ("beyond the limit", full(planned(true, 10 * MIB)), Step::AskOthers),
+            ("beyond the limit, others have some", View { others: Some(1), ..full(planned(true, 0)) }, Step::CarryOut),
+            (
+                "beyond the limit, others have enough",
+                View { others: Some(10 * MIB), ..full(planned(true, 10 * MIB)) },
+                Step::Transfer,
+            ),
+            (
+                "beyond the limit, others have nothing",
+                View { others: Some(0), ..full(planned(true, 10 * MIB)) },
+                Step::Reclaim(Reclaim::Pending),
+            ),
+            (
+                "nothing helped",
+                View { others: Some(0), reclaimed: RECLAIM.len(), ..full(planned(true, 10 * MIB)) },
+                Step::Fail(Reason::Limit(10 * MIB)),
+            ),
+            ("others are worth asking", thrifty(None), Step::AskOthers),
+            ("others have too little", thrifty(Some(9 * MIB)), Step::CarryOut),
+            ("others have enough", thrifty(Some(10 * MIB)), Step::AskIdle),
+            ("and the stream is busy", View { idle: Some(false), ..thrifty(Some(10 * MIB)) }, Step::Transfer),
+            ("and the stream is idle", View { idle: Some(true), ..thrifty(Some(10 * MIB)) }, Step::CarryOut),
+            ("and they wait all the time", waited(WAITS, thrifty(Some(10 * MIB))), Step::CarryOut),
+            (
+                "and the pool is a 32nd above the peak",
+                View { held: 2 * GIB + 64 * MIB, ..thrifty(Some(34 * MIB)) },
+                Step::Transfer,
+            ),
+            ("growth is wanted", View { grow_first: true, ..thrifty(Some(10 * MIB)) }, Step::CarryOut),
+            ("no addresses", View { planned: Some(None), ..view() }, Step::Reclaim(Reclaim::Pending)),
+            ("refused, nothing moved", View { refused: true, ..planned(false, 1) }, Step::Plan { moving: true }),
+            ("refused", View { refused: true, ..planned(true, 1) }, Step::AskOthers),
+            ("refused, others have some", View { refused: true, others: Some(1), ..planned(true, 1) }, Step::Transfer),
+            (
+                "refused, others have nothing",
+                View { refused: true, others: Some(0), reclaimed: RECLAIM.len(), ..planned(true, 1) },
+                Step::Fail(Reason::Device),
+            ),
+            (
+                "refused before all was looked at",
+                View { refused: true, others: Some(0), looked: Looked::Own, look_pays: false, ..planned(true, 1) },
+                Step::Look(Looked::Everywhere),
+            ),
+        ] {
+            assert_eq!(next(&view), step, "{what}");
+        }
+    }
+
+    #[test]
+    fn every_way_to_get_memory_back_is_tried_once() {
+        let failing = |reclaimed| View { planned: Some(None), reclaimed, ..view() };
+        let steps: Vec<Step> = (0..=RECLAIM.len()).map(|reclaimed| next(&failing(reclaimed))).collect();
+        assert_eq!(steps[RECLAIM.len()], Step::Fail(Reason::Addresses));
+        assert!(steps.iter().zip(RECLAIM).all(|(step, how)| *step == Step::Reclaim(how)));
+    }
+}

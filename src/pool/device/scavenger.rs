@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_was_not_needed_in_the_time_goes_back_and_what_was_stays() {
-        let (_driver, pool) = pool(Clock::Immediate, Options::default());
+        let (_driver, pool) = pool(Clock::Immediate, Options { max_chunk: 16 * MIB, ..Options::default() });
         let home = pool.device(0).expect("a device");
         let mut needs = Needs::default();
         let stays = pool.malloc(64 * MIB, 0, StreamHandle::LEGACY, 0).expect("memory");
