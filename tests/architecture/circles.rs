@@ -10,6 +10,15 @@ use crate::imports::{Graph, graph};
 /// Parts of the source whose folders are modules of their own.
 const PARTS: [&str; 4] = ["abi", "driver", "pool", "resource"];
 
+/// The folders inside `pool/`, from the lowest: each may name those before it.
+const POOL: [&str; 6] = ["order", "cache", "streams", "graph", "device", "report"];
+
+/// The place of a file's folder inside `pool/` among them.
+fn place_in_pool(file: &str) -> Option<usize> {
+    let folder = file.strip_prefix("pool/")?.split('/').next()?;
+    POOL.iter().position(|&name| name == folder)
+}
+
 /// The module of a file: its folder below `src/`, or in a part that has several the folder in that. A `mod.rs` belongs to
 /// its folder.
 fn module(file: &str) -> &str {
@@ -67,6 +76,13 @@ fn violations(sources: &[(String, String)]) -> Vec<String> {
     let files = graph.iter().flat_map(|(from, named)| named.keys().map(move |to| (from.as_str(), to.as_str())));
     let files: BTreeSet<_> = files.collect();
     let mut found = Vec::new();
+    for (from, to) in &files {
+        if let Some((low, high)) = place_in_pool(from).zip(place_in_pool(to))
+            && low < high
+        {
+            found.push(format!("{from} names {to}: inside pool/ calls go down only"));
+        }
+    }
     for group in components(&files) {
         let modules: BTreeSet<&str> = group.iter().map(|file| module(file)).collect();
         if group.len() > 2 && modules.len() == 1 {
@@ -94,6 +110,27 @@ fn the_source_has_no_circles() {
     assert!(edges > 300, "only {edges} imports found: the search is broken");
     let found = violations(&sources);
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_folder_of_the_pool_has_its_place() {
+    let mut folders: Vec<String> = Vec::new();
+    for (file, _) in crate::sources() {
+        let folder =
+            file.strip_prefix("pool/").and_then(|rest| rest.split_once('/')).map(|(folder, _)| folder.to_owned());
+        folders.extend(folder.filter(|folder| !folders.contains(folder)));
+    }
+    assert!(folders.len() >= POOL.len() && POOL.iter().all(|name| folders.iter().any(|folder| folder == name)));
+}
+
+#[test]
+fn a_call_up_inside_the_pool_is_caught() {
+    let stream = ("pool/cache/stream.rs", "use crate::pool::device::state::State;\npub struct Stream;");
+    let state = ("pool/device/state.rs", "pub struct State;");
+    caught(
+        &[stream, state, ("pool/cache/mod.rs", "pub mod stream;"), ("pool/device/mod.rs", "pub mod state;")],
+        "go down",
+    );
 }
 
 // ---- the rules themselves ------------------------------------------------------------------------------
