@@ -41,7 +41,7 @@ pub struct Event(pub u64);
 /// What a device can do. Read once; the layers above ask this, never a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Virtual memory management: reserve, create, map. Without it there are only plain segments.
+    /// Virtual memory management: reserve, create, map. Without it the pool is the driver's stream-ordered one.
     pub vmm: bool,
     /// The smallest size and alignment of physical memory, in bytes. A power of two.
     pub granularity: u64,
@@ -157,7 +157,7 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// Unmaps `at..at+bytes`. pre: whole mappings, no gap, and no queued work uses the range.
     fn unmap(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
 
-    // ---- plain segments, for devices without virtual memory ------------------------------------------
+    // ---- plain memory --------------------------------------------------------------------------------
 
     /// Plain device memory (`cuMemAlloc`).
     fn allocate(&self, device: DeviceId, bytes: u64) -> Result<Address>;

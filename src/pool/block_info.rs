@@ -1,11 +1,14 @@
 //! For callers that keep books of their own about blocks: what a block is, and what it was when it went.
 
+use super::bad_free::of_another_framework;
 use super::cache::stream::Stream;
 use super::device::device_pool::DevicePool;
 use super::device::free::{Behind, record_use};
+use super::fallback::device::Device;
+use super::fallback::ledger::Block;
 use super::pool::Pool;
 use crate::block::{Header, Place};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// A live block, as its user knows it.
@@ -26,6 +29,10 @@ impl Account {
         Self { device: device.0 as i32, bytes, requested: bytes - u64::from(place.unasked()) }
     }
 
+    fn of_block(device: DeviceId, block: &Block) -> Self {
+        Self { device: device.0 as i32, bytes: block.bytes, requested: block.requested }
+    }
+
     /// For a block that is about to go: its account, if it is that framework's.
     #[inline(always)]
     pub(crate) fn of_tag(tag: u8) -> impl Fn(&Stream, Place<'_>, Header) -> Option<Self> {
@@ -37,10 +44,15 @@ impl Pool {
     /// The block that starts at `at`, which framework `tag` asked for, and the stream of its allocation.
     ///
     /// # Errors
-    /// [`Error::BadFree`] if no live block of that framework starts there.
+    /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts there.
     pub fn account(&self, at: Address, tag: u8) -> Result<(Account, StreamHandle)> {
-        let (account, stream, _) = account(self.device(self.device_of(at)?)?, at, tag)?;
-        Ok((account, stream))
+        match self.device(self.device_of(at)?)? {
+            Device::Arena(pool) => account(pool, at, tag).map(|(account, stream, _)| (account, stream)),
+            Device::DriverOrdered(pool) => {
+                let block = pool.block_of(at, tag)?;
+                Ok((Account::of_block(pool.device(), &block), block.stream.handle))
+            }
+        }
     }
 
     /// Frees a block of framework `tag` in the order of the stream of its allocation, and behind what `current` has now, where there is such a stream: for frameworks whose users free while another stream than that is current, and may
@@ -48,7 +60,7 @@ impl Pool {
     /// The stream of the allocation must be alive.
     ///
     /// # Errors
-    /// [`Error::BadFree`] if no live block of that framework starts at `at`; nothing was changed.
+    /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts at `at`; nothing was changed.
     pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
         self.free_slow_while(at, current, tag)
     }
@@ -62,7 +74,13 @@ impl Pool {
         {
             return Ok(account);
         }
-        let (account, stream, private) = account(self.device(self.device_of(at)?)?, at, tag)?;
+        let pool = match self.device(self.device_of(at)?)? {
+            Device::Arena(pool) => pool,
+            Device::DriverOrdered(pool) => {
+                return Ok(Account::of_block(pool.device(), &pool.free_while(at, current, tag)?));
+            }
+        };
+        let (account, stream, private) = account(pool, at, tag)?;
         if let Some(current) = current.map(StreamHandle::canonical).filter(|&current| !private && current != stream) {
             let noted = self.on_stream(None, account.device, current, |pool, found| {
                 let captured = pool.gpu.may_be_captured(found.stream.handle)?;
@@ -81,8 +99,7 @@ impl Pool {
 fn account(pool: &DevicePool, at: Address, tag: u8) -> Result<(Account, StreamHandle, bool)> {
     let (start, header) = pool.find_live(at)?;
     if header.tag() != tag {
-        let why = format!("{at} is a block of another framework: free it where it was allocated");
-        return Err(Error::BadFree(why.into()));
+        return Err(of_another_framework(at));
     }
     let place = pool.layout.table.place(start).ok_or_else(|| pool.bad_free(at))?;
     let stream = pool.streams.by_slot(header.stream()).ok_or_else(|| pool.bad_free(at))?.handle;

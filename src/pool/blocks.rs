@@ -9,6 +9,7 @@ use super::device::device_pool::DevicePool;
 use super::device::free::{Behind, free, give_back};
 use super::device::malloc::{allocate, allocate_captured, allocate_ready, refill};
 use super::device::need::Failure;
+use super::fallback::driver_ordered::DriverOrdered;
 use super::pool::{Found, Pool};
 use super::report::text;
 use crate::block::{Header, Place, block_grains};
@@ -49,9 +50,12 @@ impl Pool {
     pub(crate) fn malloc_slow(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         match self.malloc_now(bytes, device, stream, tag) {
             Ok(at) => Ok(at),
-            Err(found) => self.allocate_by(found, (bytes, device, stream), |pool, found, grains| {
-                allocate(pool, &found.stream, grains, tag, found.captured)
-            }),
+            Err(found) => self.allocate_by(
+                found,
+                (bytes, device, stream),
+                |pool| pool.malloc(bytes, stream, tag),
+                |pool, found, grains| allocate(pool, &found.stream, grains, tag, found.captured),
+            ),
         }
     }
 
@@ -109,9 +113,12 @@ impl Pool {
     /// # Errors
     /// As [`Pool::malloc`].
     pub fn malloc_ready(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
-        self.allocate_by(None, (bytes, device, stream), |pool, found, grains| {
-            allocate_ready(pool, &found.stream, grains, tag, found.captured)
-        })
+        self.allocate_by(
+            None,
+            (bytes, device, stream),
+            |pool| pool.malloc_ready(bytes, stream, tag),
+            |pool, found, grains| allocate_ready(pool, &found.stream, grains, tag, found.captured),
+        )
     }
 
     /// As [`Pool::malloc`], and on a stream that is being captured without [`Pool::private_begin`] from a private pool that
@@ -123,23 +130,31 @@ impl Pool {
     #[inline(never)]
     pub fn malloc_also_captured(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address> {
         match self.malloc_slow(bytes, device, stream, tag) {
-            Err(Error::Capturing(_)) => self.allocate_by(None, (bytes, device, stream), |pool, found, grains| {
-                allocate_captured(pool, &found.stream, grains, tag)
-            }),
+            Err(Error::Capturing(_)) => self.allocate_by(
+                None,
+                (bytes, device, stream),
+                |pool| pool.malloc(bytes, stream, tag),
+                |pool, found, grains| allocate_captured(pool, &found.stream, grains, tag),
+            ),
             result => result,
         }
     }
 
-    /// Calls `allocate` for the grains that a request needs, if it can be made here at all.
+    /// Calls `allocate` for the grains that a request needs, if it can be made here at all; `ordered` where the driver's pool serves the
+    /// device.
     fn allocate_by(
         &self,
         found: Option<Found>,
         (bytes, device, stream): (u64, i32, StreamHandle),
+        ordered: impl FnOnce(&DriverOrdered) -> Result<Address>,
         allocate: impl FnOnce(&DevicePool, &Found, u64) -> std::result::Result<Address, Failure>,
     ) -> Result<Address> {
         let grains = self.grains(bytes, device)?;
         if grains == 0 {
             return Ok(Address(0));
+        }
+        if let Some(pool) = self.device(device)?.driver_ordered() {
+            return ordered(pool);
         }
         self.on_stream(found, device, stream, |pool, found| {
             let at = allocate(pool, found, grains).map_err(|failure| match failure {
@@ -199,6 +214,9 @@ impl Pool {
             Ok(()) => Ok(()),
             Err(found) => {
                 let device = self.device_of(at)?;
+                if let Some(pool) = self.device(device)?.driver_ordered() {
+                    return pool.free(at, stream, behind);
+                }
                 self.on_stream(found, device, stream, |pool, found| {
                     free(pool, &found.stream, at, behind, found.captured)
                 })
@@ -264,6 +282,9 @@ impl Pool {
             return Ok(());
         }
         let device = self.device_of(at)?;
+        if let Some(pool) = self.device(device)?.driver_ordered() {
+            return pool.free(at, StreamHandle::LEGACY, Behind::Everything);
+        }
         self.on_stream(None, device, StreamHandle::LEGACY, |pool, found| {
             free(pool, &found.stream, at, Behind::Everything, found.captured)
         })

@@ -1,6 +1,7 @@
 //! Private pools, for captured graphs.
 
 use super::device::captures;
+use super::fallback::device::{Device, PRIVATE_POOLS};
 use super::graph::routes::Filter;
 use super::pool::Pool;
 use crate::error::Result;
@@ -12,7 +13,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`](crate::error::Error).
     pub fn private_begin(&self, device: i32, id: u128, takes: Filter) -> Result<()> {
-        captures::begin(self.device(device)?, id, takes);
+        captures::begin(self.device(device)?.arena(PRIVATE_POOLS)?, id, takes);
         Ok(())
     }
 
@@ -21,7 +22,7 @@ impl Pool {
     /// # Errors
     /// [`Error::NotFound`](crate::error::Error::NotFound) if none is under way.
     pub fn private_end(&self, device: i32, id: u128) -> Result<()> {
-        captures::end(self.device(device)?, id)
+        captures::end(self.device(device)?.arena(PRIVATE_POOLS)?, id)
     }
 
     /// Lets go of one hold; with the last, the pool's memory goes back to everybody.
@@ -29,7 +30,7 @@ impl Pool {
     /// # Errors
     /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown id.
     pub fn private_release(&self, device: i32, id: u128) -> Result<()> {
-        captures::release(self.device(device)?, id)
+        captures::release(self.device(device)?.arena(PRIVATE_POOLS)?, id)
     }
 
     /// Takes one more hold on private pool `id`, which is made if there is none.
@@ -37,7 +38,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`](crate::error::Error).
     pub fn private_hold(&self, device: i32, id: u128) -> Result<()> {
-        self.device(device)?.state.lock().graphs.hold(id);
+        self.device(device)?.arena(PRIVATE_POOLS)?.state.lock().graphs.hold(id);
         Ok(())
     }
 
@@ -46,7 +47,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`](crate::error::Error).
     pub fn private_holds(&self, device: i32, id: u128) -> Result<u32> {
-        Ok(self.device(device)?.state.lock().graphs.holds(id))
+        Ok(self.device(device)?.arena(PRIVATE_POOLS)?.state.lock().graphs.holds(id))
     }
 
     /// The private pool that a live block came from, if any.
@@ -54,7 +55,8 @@ impl Pool {
     /// # Errors
     /// [`Error::BadFree`](crate::error::Error::BadFree) if no live block starts at `at`.
     pub fn private_of(&self, at: Address) -> Result<Option<u128>> {
-        let pool = self.device(self.device_of(at)?)?;
+        let device = self.device(self.device_of(at)?)?;
+        let Some(pool) = device.as_arena() else { return device.block_size(at).map(|_| None) };
         let (start, _) = pool.find_live(at)?;
         Ok(pool.state.lock().graphs.pool_of(start))
     }
@@ -75,6 +77,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`](crate::error::Error).
     pub fn release_captures(&self, device: i32) -> Result<u64> {
-        self.device_if_used(device)?.map_or(Ok(0), |pool| captures::release_unannounced(pool))
+        let pool = self.device_if_used(device)?.and_then(Device::as_arena);
+        pool.map_or(Ok(0), |pool| captures::release_unannounced(pool))
     }
 }

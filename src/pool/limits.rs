@@ -1,9 +1,6 @@
 //! How much a pool may hold, and giving back what it need not.
 
-use std::sync::atomic::Ordering;
-
 use super::device::pressure::Callback;
-use super::device::trim::trim;
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::units::DeviceId;
@@ -14,13 +11,13 @@ impl Pool {
     /// # Errors
     /// The driver's, if it refused.
     pub fn trim(&self, device: i32, keep: u64) -> Result<u64> {
-        trim(self.device(device)?, keep)
+        self.device(device)?.trim(keep)
     }
 
     /// Trims every device that was used.
     pub fn trim_all(&self) {
         for home in self.opened() {
-            if let Err(error) = trim(home, 0) {
+            if let Err(error) = home.trim(0) {
                 tracing::warn!(device = %home.device(), %error, "trim");
             }
         }
@@ -31,8 +28,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn set_limit(&self, device: i32, bytes: u64) -> Result<()> {
-        let home = self.device(device)?;
-        home.limit.store(home.effective_limit(bytes, 0.0), Ordering::Relaxed);
+        self.device(device)?.set_limit(bytes, 0.0);
         Ok(())
     }
 
@@ -44,8 +40,7 @@ impl Pool {
         if !(fraction > 0.0 && fraction <= 1.0) {
             return Err(Error::invalid(format_args!("fraction is {fraction}; it takes a number above 0, up to 1")));
         }
-        let home = self.device(device)?;
-        home.limit.store(home.effective_limit(0, fraction), Ordering::Relaxed);
+        self.device(device)?.set_limit(0, fraction);
         Ok(())
     }
 
@@ -54,7 +49,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn limit(&self, device: i32) -> Result<u64> {
-        let limit = self.device(device)?.limit.load(Ordering::Relaxed);
+        let limit = self.device(device)?.limit();
         Ok(if limit == u64::MAX { 0 } else { limit })
     }
 

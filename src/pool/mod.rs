@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   Pool            every device of one driver; which thread uses which stream
-//!    └ DevicePool   one device: the arena behind its lock, the slow path, reclaim, `trim`
-//!       └ Stream    one stream: its cache behind its own lock
+//!    └ Device       one device's pool, of one of two kinds
+//!       ├ DevicePool     the arena behind its lock, the slow path, reclaim, `trim`
+//!       │  └ Stream      one stream: its cache behind its own lock
+//!       └ DriverOrdered  the driver's stream-ordered pool, where there is no virtual memory management
 //! ```
 //!
 //! `shared` holds the one pool of the process that every framework uses.
 
+mod bad_free;
 mod block_info;
 mod blocks;
 mod cache;
 mod captures;
 mod device;
+mod fallback;
 mod graph;
 mod limits;
 mod options;
@@ -31,6 +35,7 @@ pub(crate) use device::free::Behind;
 pub use device::observer::{Mapping, Observer};
 pub use device::pressure::Callback;
 pub(crate) use device::state::Export;
+pub use fallback::device::Device;
 pub use graph::id::own_private_id;
 pub use graph::routes::Filter;
 pub use options::{Location, Options};

@@ -132,6 +132,23 @@ impl Options {
     }
 }
 
+/// The smaller of two limits in bytes, each 0 for none: a number, and a share of `total`. `u64::MAX` for no limit.
+pub(crate) fn effective_limit(total: u64, bytes: u64, fraction: f64) -> u64 {
+    let bytes = if bytes == 0 { u64::MAX } else { bytes };
+    if fraction == 0.0 {
+        return bytes;
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of memory need not be exact to the byte"
+    )]
+    let share = (total as f64 * fraction) as u64;
+    // 0 would read as no limit.
+    bytes.min(share.max(1))
+}
+
 /// Whether a variable of this name, if it is one of ours, means something.
 fn check_name(name: &str) -> Result<()> {
     if !name.starts_with("FOREBAY_") || VARIABLES.contains(&name) || OTHERS.iter().any(|begin| name.starts_with(begin))

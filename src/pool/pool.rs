@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
+use super::bad_free::bad_free;
 use super::cache::stream::Stream;
 use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
@@ -13,13 +14,12 @@ use super::device::device_pool::DevicePool;
 use super::device::free::record_use;
 use super::device::pressure::{Pressure, Source, Spare, announce};
 use super::device::scavenger::Scavenger;
-use super::device::trim::trim;
+use super::fallback::device::{Device, PRIVATE_POOLS};
 use super::options::{Location, Options};
-use super::report::stats::{Stats, StreamStats, check, stats, stream_stats};
-use super::report::text;
+use super::report::stats::{Stats, StreamStats};
 use crate::driver::{self, Choice, Driver};
 use crate::error::{Error, Result};
-use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+use crate::units::{Address, DeviceId, StreamHandle};
 
 /// One memory pool per device, shared by whoever holds this.
 ///
@@ -40,7 +40,7 @@ pub struct Pool {
 /// A pool's devices, as other pools know them, which may ask them for memory and keep nothing alive by that but this.
 #[derive(Debug)]
 pub(super) struct Devices {
-    open: Box<[OnceLock<Arc<DevicePool>>]>,
+    open: Box<[OnceLock<Device>]>,
     /// Whether the pool has ended. Read-locked by who uses its devices without holding the pool.
     ended: RwLock<bool>,
 }
@@ -50,7 +50,7 @@ impl Devices {
         Self { open: (0..count).map(|_| OnceLock::new()).collect(), ended: RwLock::new(false) }
     }
 
-    fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+    fn opened(&self) -> impl Iterator<Item = &Device> {
         self.open.iter().filter_map(OnceLock::get)
     }
 }
@@ -59,7 +59,7 @@ impl Spare for Devices {
     fn trim(&self, device: DeviceId) -> u64 {
         let ended = self.ended.read();
         let open = self.open.get(device.0 as usize).and_then(OnceLock::get).filter(|_| !*ended);
-        open.map_or(0, |open| trim(open, 0).unwrap_or(0))
+        open.map_or(0, |open| open.trim(0).unwrap_or(0))
     }
 }
 
@@ -142,7 +142,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::BadDevice`], [`Error::Forked`], or the driver's.
-    pub fn device(&self, ordinal: i32) -> Result<&Arc<DevicePool>> {
+    pub fn device(&self, ordinal: i32) -> Result<&Device> {
         let place = self.place(ordinal)?;
         if let Some(open) = place.get() {
             return Ok(open);
@@ -152,21 +152,22 @@ impl Pool {
             return Ok(open);
         }
         let device = DeviceId(ordinal.unsigned_abs());
-        let fresh = DevicePool::new(Arc::clone(&self.driver), device, &self.options, Arc::clone(&self.pressure))?;
-        let fresh = Arc::new(fresh);
-        if self.options.give_back_ms > 0 {
+        let fresh = Device::open(&self.driver, device, &self.options, &self.pressure)?;
+        if let Device::Arena(arena) = &fresh
+            && self.options.give_back_ms > 0
+        {
             let idle = Duration::from_millis(self.options.give_back_ms.into());
-            scavengers.push(Scavenger::start(&fresh, idle).inspect_err(|_| fresh.close())?);
+            scavengers.push(Scavenger::start(arena, idle).inspect_err(|_| fresh.close())?);
         }
         Ok(place.get_or_init(|| fresh))
     }
 
     /// The same, without opening it.
-    pub(crate) fn device_if_used(&self, ordinal: i32) -> Result<Option<&Arc<DevicePool>>> {
+    pub(crate) fn device_if_used(&self, ordinal: i32) -> Result<Option<&Device>> {
         Ok(self.place(ordinal)?.get())
     }
 
-    fn place(&self, ordinal: i32) -> Result<&OnceLock<Arc<DevicePool>>> {
+    fn place(&self, ordinal: i32) -> Result<&OnceLock<Device>> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
@@ -174,7 +175,7 @@ impl Pool {
         place.ok_or_else(|| Error::BadDevice { asked: ordinal.into(), count: self.device_count() })
     }
 
-    pub(crate) fn opened(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+    pub(crate) fn opened(&self) -> impl Iterator<Item = &Device> {
         self.devices.opened()
     }
 
@@ -192,6 +193,9 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts at `at`.
     pub fn record_use(&self, at: Address, stream: StreamHandle) -> Result<()> {
         let device = self.device_of(at)?;
+        if let Some(pool) = self.device(device)?.driver_ordered() {
+            return pool.record_use(at, stream);
+        }
         self.on_stream(None, device, stream, |pool, found| record_use(pool, &found.stream, at))
     }
 
@@ -210,18 +214,15 @@ impl Pool {
     /// [`Error::BadFree`] if no live block starts there.
     pub fn block_size(&self, at: Address) -> Result<u64> {
         let device = self.device_of(at)?;
-        let (_, header) = self.device(device)?.find_live(at)?;
-        Ok(header.grains() * GRAIN)
+        self.device(device)?.block_size(at)
     }
 
     pub(crate) fn device_of(&self, at: Address) -> Result<i32> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
-        let found = self.opened().find(|pool| pool.layout.grain(at).is_some());
-        found.map(|pool| pool.device().0 as i32).ok_or_else(|| {
-            Error::BadFree(format!("{at} is not memory of this pool: free it where it was allocated").into())
-        })
+        let found = self.opened().find(|pool| pool.contains(at)).or_else(|| self.opened().find(|pool| pool.spans(at)));
+        found.map(|pool| pool.device().0 as i32).ok_or_else(|| bad_free(at, false, None))
     }
 
     // ---- streams -------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ impl Pool {
         handle: StreamHandle,
         work: impl FnOnce(&DevicePool, &Found) -> Result<T>,
     ) -> Result<T> {
-        let pool = self.device(device)?;
+        let pool = self.device(device)?.arena(PRIVATE_POOLS)?;
         let found = match found {
             Some(found) => found,
             None => self.find_stream(pool, device, handle.canonical())?,
@@ -256,7 +257,7 @@ impl Pool {
 
     /// The device's pool that a stream of this pool is of.
     pub(super) fn open_of(&self, stream: &Stream) -> Option<&Arc<DevicePool>> {
-        self.devices.open.get(stream.gpu.device.0 as usize).and_then(OnceLock::get)
+        self.devices.open.get(stream.gpu.device.0 as usize).and_then(OnceLock::get)?.as_arena()
     }
 
     /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.
@@ -302,7 +303,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn stats(&self, device: i32) -> Result<Stats> {
-        Ok(stats(self.device(device)?))
+        self.device(device)?.stats()
     }
 
     /// One stream's figures; zeros for a stream that was never used.
@@ -310,7 +311,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn stream_stats(&self, device: i32, stream: StreamHandle) -> Result<StreamStats> {
-        Ok(stream_stats(&*self.device(device)?.stream(stream)?))
+        self.device(device)?.stream_stats(stream)
     }
 
     /// Makes the present figures the peaks.
@@ -320,8 +321,7 @@ impl Pool {
     pub fn reset_peaks(&self, device: i32) -> Result<()> {
         let pool = self.device(device)?;
         pool.reset_live_peak();
-        pool.reset_physical_peak();
-        Ok(())
+        pool.reset_physical_peak()
     }
 
     /// A page about a device for a person.
@@ -329,7 +329,7 @@ impl Pool {
     /// # Errors
     /// See [`Error`].
     pub fn report(&self, device: i32) -> Result<String> {
-        Ok(text::report(self.device(device)?))
+        self.device(device)?.report()
     }
 
     /// Verifies every equation of the pool. Slow; for tests. What other threads allocate or free meanwhile may not fit them.
@@ -337,7 +337,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Invalid`] with a sentence about the first equation that fails.
     pub fn check(&self, device: i32) -> Result<()> {
-        check(self.device(device)?).map_err(Error::invalid)
+        self.device(device)?.check()
     }
 }
 

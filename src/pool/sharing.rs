@@ -3,8 +3,9 @@
 use super::device::export::{self, Extent};
 use super::device::observer::Observer;
 use super::device::state::Export;
+use super::fallback::device::{Device, EXPORTS, OBSERVERS};
 use super::pool::Pool;
-use super::report::snapshot::{self, BlockInfo};
+use super::report::snapshot::BlockInfo;
 use crate::driver::Place;
 use crate::error::Result;
 use crate::ticket::Ticket;
@@ -15,13 +16,13 @@ impl Pool {
     /// anybody else's. Returns where the memory lies, and the part's ticket: of a part that was exported before, the one that it has,
     /// and `export` is dropped.
     pub(crate) fn export(&self, base: Address, export: Export) -> Result<(Place, Ticket)> {
-        export::export(self.device(self.device_of(base)?)?, base, export)
+        export::export(self.device(self.device_of(base)?)?.arena(EXPORTS)?, base, export)
     }
 
     /// What `look` makes of the chunks of the live block at `base`. The block cannot be freed meanwhile: `look` runs
     /// under the arena's lock, and must not call the pool.
     pub(crate) fn extent<T>(&self, base: Address, look: impl FnOnce(&Extent) -> T) -> Result<T> {
-        export::extent(self.device(self.device_of(base)?)?, base, look)
+        export::extent(self.device(self.device_of(base)?)?.arena(EXPORTS)?, base, look)
     }
 
     /// Every block of a device that has memory, in address order, as of one moment. A device that was not used has none,
@@ -30,7 +31,7 @@ impl Pool {
     /// # Errors
     /// See [`crate::error::Error`].
     pub fn blocks(&self, device: i32) -> Result<Vec<BlockInfo>> {
-        Ok(self.device_if_used(device)?.map_or_else(Vec::new, |pool| snapshot::blocks(pool)))
+        Ok(self.device_if_used(device)?.map_or_else(Vec::new, Device::blocks))
     }
 
     /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on; `None` ends that.
@@ -38,7 +39,7 @@ impl Pool {
     /// # Errors
     /// See [`crate::error::Error`].
     pub fn observe(&self, device: i32, observer: Option<Observer>) -> Result<()> {
-        self.device(device)?.backing.observe(observer);
+        self.device(device)?.arena(OBSERVERS)?.backing.observe(observer);
         Ok(())
     }
 }

@@ -175,7 +175,7 @@ impl MemoryResource for OwnPool {
     fn set_attribute(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
         let home = self.pool.device(self.ordinal())?;
         match attribute {
-            PoolAttribute::ReservedHigh if value == 0 => home.reset_physical_peak(),
+            PoolAttribute::ReservedHigh if value == 0 => home.reset_physical_peak()?,
             PoolAttribute::UsedHigh if value == 0 => home.reset_live_peak(),
             PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => {
                 return Err(Error::invalid(format_args!("{attribute:?} can be set to 0 only, and not to {value}")));
@@ -197,7 +197,7 @@ impl MemoryResource for OwnPool {
 
     fn peer_access(&self, peer: DeviceId) -> Result<Access> {
         let peer = check_device(self.driver().as_ref(), peer.0 as i32)?;
-        Ok(self.pool.device(self.ordinal())?.peer_access(peer))
+        self.pool.device(self.ordinal())?.peer_access(peer)
     }
 
     fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::imports::{Graph, graph};
 const PARTS: [&str; 4] = ["abi", "driver", "pool", "resource"];
 
 /// The folders inside `pool/`, from the lowest: each may name those before it.
-const POOL: [&str; 6] = ["order", "cache", "streams", "graph", "device", "report"];
+const POOL: [&str; 7] = ["order", "cache", "streams", "graph", "device", "report", "fallback"];
 
 /// The place of a file's folder inside `pool/` among them.
 fn place_in_pool(file: &str) -> Option<usize> {

@@ -7,7 +7,7 @@ use super::error::{forgive, invalid, lacking};
 use crate::driver::{Access, Physical, Place, Result};
 use crate::units::{Address, DeviceId};
 
-/// What a device without virtual memory reports, so that plain segments have a size to be multiples of.
+/// What a device without virtual memory reports: what others have.
 pub(super) const PLAIN_GRANULARITY: u64 = 2 << 20;
 
 impl CudaDriver {

@@ -8,17 +8,10 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::observer::{Mapping, Observed, Observer};
-use crate::driver::{
-    Access, Capabilities, Driver, DriverError, ErrorKind, Physical, PhysicalOptions, Place, Result, Share, process,
-};
+use crate::driver::{Access, Capabilities, Driver, Physical, PhysicalOptions, Place, Result, Share, process};
+use crate::error::Error;
 use crate::pool::options::{Location, Options};
 use crate::units::{Address, DeviceId};
-
-fn unsupported(device: DeviceId, what: &str) -> DriverError {
-    let detail =
-        format!("a pool of device {device} needs {what}, which this driver lacks; use a resource without a pool there");
-    DriverError::new(ErrorKind::Unsupported, "pool", detail)
-}
 
 /// The memory behind one device's pool.
 #[derive(Debug)]
@@ -45,13 +38,13 @@ pub(crate) struct Backing {
 const ADDRESSES_PER_BYTE: u64 = 16;
 
 impl Backing {
-    /// Reserves the addresses; no memory is taken yet.
+    /// Reserves the addresses; no memory is taken yet. pre: for memory of a device, it has virtual memory management.
     pub fn new(
         driver: &Arc<dyn Driver>,
         device: DeviceId,
         options: &Options,
         capabilities: &Capabilities,
-    ) -> Result<Self> {
+    ) -> crate::error::Result<Self> {
         let mut backing = Self {
             driver: Arc::clone(driver),
             device,
@@ -64,15 +57,15 @@ impl Backing {
             others: RwLock::default(),
             observed: RwLock::default(),
         };
-        let Location::Host { numa_node } = options.location else {
-            return if capabilities.vmm {
-                backing.reserved()
-            } else {
-                Err(unsupported(device, "virtual memory management"))
-            };
-        };
+        let Location::Host { numa_node } = options.location else { return Ok(backing.reserved()?) };
         if !(capabilities.vmm && capabilities.host_numa) {
-            return Err(unsupported(device, "physical memory on a NUMA node (CUDA 12.2)"));
+            return Err(Error::Unsupported(
+                format!(
+                    "a pinned pool for device {device} needs physical memory on a NUMA node (CUDA 12.2), which this \
+                     driver lacks: use forebay_host_resource_create, page-locked memory without a pool"
+                )
+                .into(),
+            ));
         }
         backing.total = process::host_memory()?;
         backing.place = match numa_node.or(capabilities.numa_node) {
@@ -83,7 +76,7 @@ impl Backing {
         let everybody = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
         let access = everybody.chain([backing.place]).map(|place| (place, Access::ReadWrite));
         *backing.others.write() = access.collect();
-        backing.reserved()
+        Ok(backing.reserved()?)
     }
 
     /// Whether it is memory of the host.

@@ -14,12 +14,13 @@ use crate::arena::{Arena, ArenaOptions};
 use crate::block::{Header, State as BlockState, Table};
 use crate::driver::{Driver, ErrorKind, Physical, Place};
 use crate::error::{Error, Result};
+use crate::pool::bad_free::bad_free;
 use crate::pool::cache::stream::{Layout, Stream};
 use crate::pool::graph::routes::Routes;
-use crate::pool::options::Options;
+use crate::pool::options::{Options, effective_limit};
 use crate::pool::order::gpu::Gpu;
 use crate::pool::streams::live_peak::LivePeak;
-use crate::pool::streams::registry::Streams;
+use crate::pool::streams::registry::{Streams, refuse_per_thread};
 use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
 
 /// Requests up to this many bytes live in the zone of small blocks.
@@ -109,25 +110,13 @@ impl DevicePool {
             pressure,
             times: Times::default(),
         };
-        pool.limit.store(pool.effective_limit(options.limit, options.fraction), Ordering::Relaxed);
+        pool.set_limit(options.limit, options.fraction);
         Ok(pool)
     }
 
-    /// The smaller of two limits, each 0 for none.
-    pub(crate) fn effective_limit(&self, bytes: u64, fraction: f64) -> u64 {
-        let bytes = if bytes == 0 { u64::MAX } else { bytes };
-        if fraction == 0.0 {
-            return bytes;
-        }
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of memory need not be exact to the byte"
-        )]
-        let share = (self.backing.total as f64 * fraction) as u64;
-        // 0 would read as no limit.
-        bytes.min(share.max(1))
+    /// Sets the smaller of two limits, each 0 for none.
+    pub(crate) fn set_limit(&self, bytes: u64, fraction: f64) {
+        self.limit.store(effective_limit(self.backing.total, bytes, fraction), Ordering::Relaxed);
     }
 
     /// Which device this is.
@@ -163,12 +152,7 @@ impl DevicePool {
 
     /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
     pub(crate) fn register(&self, handle: StreamHandle) -> Result<()> {
-        if handle == StreamHandle::PER_THREAD {
-            return Err(Error::invalid(
-                "stream 2, the calling thread's default stream, cannot be registered: it ends with its thread; \
-                 it works without being registered",
-            ));
-        }
+        refuse_per_thread(handle)?;
         self.streams.register(&*self.stream(handle)?)
     }
 
@@ -195,23 +179,12 @@ impl DevicePool {
 
     #[cold]
     pub(crate) fn bad_free(&self, at: Address) -> Error {
-        let text = match self.layout.grain(at) {
-            None => format!("{at} is not memory of this pool: free it where it was allocated"),
-            Some(start) => {
-                let block = self.state.lock().memory.arena.containing(start);
-                // What waits in a stream cache is live for the arena, and freed for its user.
-                match block.filter(|&(block, _)| self.layout.table.read(block).state() == BlockState::Live) {
-                    Some((block, grains)) => format!(
-                        "{at} lies {} bytes inside the live block of {} bytes at {}: only its start can be freed",
-                        at.0 - self.layout.address(block).0,
-                        grains * GRAIN,
-                        self.layout.address(block)
-                    ),
-                    None => format!("{at} is not live: it was freed before, or never given out"),
-                }
-            }
-        };
-        Error::BadFree(text.into())
+        let Layout { table, .. } = &self.layout;
+        let grain = self.layout.grain(at);
+        let block = grain.and_then(|grain| self.state.lock().memory.arena.containing(grain));
+        // What waits in a stream cache is live for the arena, and freed for its user.
+        let live = block.filter(|&(block, _)| table.read(block).state() == BlockState::Live);
+        bad_free(at, grain.is_some(), live.map(|(start, grains)| (self.layout.address(start), grains * GRAIN)))
     }
 
     /// The live block that contains an address: its start and length in bytes.

@@ -1,7 +1,7 @@
 //! Other devices that may use a pool's memory. Access costs time in every mapping, so it is given when asked for.
 
 use super::device_pool::DevicePool;
-use crate::driver::{Access, Place};
+use crate::driver::{Access, Driver, Place};
 use crate::error::{Error, Result};
 use crate::units::DeviceId;
 
@@ -19,18 +19,10 @@ impl DevicePool {
     /// [`Error::Invalid`] for the pool's own device, [`Error::Unsupported`] where the devices cannot reach each
     /// other. The access is then as before.
     pub fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {
-        if peer == self.gpu.device || self.backing.is_host() {
-            if access == Access::ReadWrite {
-                return Ok(());
-            }
-            return Err(Error::invalid(format_args!(
-                "device {peer} uses this pool's memory anyway: its access cannot be taken away"
-            )));
-        }
-        if !self.gpu.driver.can_access_peer(self.gpu.device, peer)? {
-            return Err(Error::Unsupported(
-                format!("device {peer} cannot be given access to memory of device {}", self.gpu.device).into(),
-            ));
+        // Pinned memory is every device's.
+        let owner = if self.backing.is_host() { peer } else { self.gpu.device };
+        if !needs_access(&*self.gpu.driver, owner, peer, access)? {
+            return Ok(());
         }
         let state = self.state.lock();
         let before = self.backing.set_access_of(peer, access);
@@ -54,4 +46,25 @@ impl DevicePool {
         }
         Ok(())
     }
+}
+
+/// Whether `peer` has to be told what it may do with memory of `owner`'s: not if it is its own.
+///
+/// # Errors
+/// As [`DevicePool::set_peer_access`].
+pub(crate) fn needs_access(driver: &dyn Driver, owner: DeviceId, peer: DeviceId, access: Access) -> Result<bool> {
+    if peer == owner {
+        if access == Access::ReadWrite {
+            return Ok(false);
+        }
+        return Err(Error::invalid(format_args!(
+            "device {peer} uses this pool's memory anyway: its access cannot be taken away"
+        )));
+    }
+    if !driver.can_access_peer(owner, peer)? {
+        return Err(Error::Unsupported(
+            format!("device {peer} cannot be given access to memory of device {owner}").into(),
+        ));
+    }
+    Ok(true)
 }

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_was_not_needed_in_the_time_goes_back_and_what_was_stays() {
         let (_driver, pool) = pool(Clock::Immediate, Options { max_chunk: 16 * MIB, ..Options::default() });
-        let home = pool.device(0).expect("a device");
+        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
         let mut needs = Needs::default();
         let stays = pool.malloc(64 * MIB, 0, StreamHandle::LEGACY, 0).expect("memory");
         for _ in 0..3 * LOOKS {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_the_pool_grew_to_counts_even_if_less_was_live() {
         let (driver, pool) = pool(Clock::Manual, Options { grow_first: true, ..Options::default() });
-        let home = pool.device(0).expect("a device");
+        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
         // Work on the one stream is not over when the other needs as much.
         for _ in 0..2 {
             let stream = driver.stream_create(DeviceId(0)).expect("a stream");
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn no_event_over_the_whole_device_is_raised_for_it() {
         let (driver, pool) = pool(Clock::Immediate, Options::default());
-        let home = pool.device(0).expect("a device");
+        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
         let stream = driver.stream_create(DeviceId(0)).expect("a stream");
         let block = |bytes| pool.malloc(bytes, 0, stream, 0).expect("memory");
         let blocks = [block(20 * MIB), block(40 * MIB)];
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn nothing_goes_back_while_a_capture_is_announced() {
         let (_driver, pool) = pool(Clock::Immediate, Options::default());
-        let home = pool.device(0).expect("a device");
+        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
         take_and_give(&pool, 64 * MIB);
         pool.private_begin(0, 7, Box::new(|_| false)).expect("a private pool");
         let mut needs = Needs::default();

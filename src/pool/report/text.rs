@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use super::stats::stats;
+use super::stats::{Stats, stats};
+use crate::driver::Place;
 use crate::error::Error;
 use crate::pool::device::device_pool::DevicePool;
 use crate::pool::device::need::Shortage;
-use crate::units::Human;
+use crate::units::{Human, StreamHandle};
 
 /// Names of the frameworks, by tag.
 pub(crate) const FRAMEWORKS: [&str; crate::pool::TAGS] =
@@ -16,31 +17,46 @@ pub(crate) const FRAMEWORKS: [&str; crate::pool::TAGS] =
 /// A few lines about this device.
 pub(crate) fn report(pool: &DevicePool) -> String {
     let stats = stats(pool);
-    let mut text = String::new();
-    let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
     let place = pool.backing.place();
-    let free = match pool.gpu.driver.memory_info(pool.gpu.device) {
+    let beside = match pool.gpu.driver.memory_info(pool.gpu.device) {
         Ok(info) if !place.is_host() => format!("free on {place} {} of {}", Human(info.free), Human(info.total)),
         _ => format!("pinned on {place}, which has {}", Human(pool.backing.total)),
     };
+    let streams =
+        pool.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
+    describe(&stats, Some(stats.largest_free), &beside, streams)
+}
+
+/// A few lines about any device. `largest`: the longest free block, where that is known; `beside`: what the device has
+/// left; `streams`: what is live by stream.
+pub(crate) fn describe(
+    stats: &Stats,
+    largest: Option<u64>,
+    beside: &str,
+    mut streams: Vec<(u64, StreamHandle)>,
+) -> String {
+    let mut text = String::new();
+    let limit = if stats.limit == 0 { "none".to_owned() } else { Human(stats.limit).to_string() };
+    let largest = largest.map_or_else(String::new, |bytes| format!(", largest free block {}", Human(bytes)));
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "  live {} (peak {}), free {}, largest free block {}",
+        "  live {} (peak {}), free {}{largest}",
         Human(stats.live),
         Human(stats.live_peak),
-        Human(stats.free),
-        Human(stats.largest_free)
+        Human(stats.free)
     );
-    let _ =
-        writeln!(text, "  held {} (peak {}), limit {limit}, {free}", Human(stats.physical), Human(stats.physical_peak));
+    let _ = writeln!(
+        text,
+        "  held {} (peak {}), limit {limit}, {beside}",
+        Human(stats.physical),
+        Human(stats.physical_peak)
+    );
     let by_framework = FRAMEWORKS.iter().zip(stats.live_by_framework).filter(|&(_, bytes)| bytes > 0);
     let holders: Vec<String> = by_framework.map(|(name, bytes)| format!("{name} {}", Human(bytes))).collect();
     if !holders.is_empty() {
         let _ = writeln!(text, "  live by framework: {}", holders.join(", "));
     }
-    let mut streams: Vec<_> =
-        pool.streams.read().all().map(|stream| (stream.live.load(Ordering::Relaxed), stream.handle)).collect();
     streams.retain(|&(live, _)| live > 0);
     streams.sort_by_key(|&(live, _)| std::cmp::Reverse(live));
     let listed: Vec<String> =
@@ -59,14 +75,16 @@ pub(crate) fn report(pool: &DevicePool) -> String {
 /// That a request for so many bytes failed, and why.
 #[cold]
 pub(crate) fn out_of_memory(pool: &DevicePool, bytes: u64, shortage: &Shortage) -> Error {
-    let place = pool.backing.place();
+    refusal(pool.backing.place(), pool.backing.total, bytes, shortage, &report(pool))
+}
+
+/// The same for any memory of `place`, which has `total`, with the pool's report.
+pub(crate) fn refusal(place: Place, total: u64, bytes: u64, shortage: &Shortage, report: &str) -> Error {
     let why = match shortage {
         Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),
         Shortage::Device(error) => format!("{place} has no more ({error})"),
-        Shortage::Total => format!("{place} has {} in all", Human(pool.backing.total)),
-        Shortage::Addresses => {
-            format!("more than the pool's addresses, and {place} has {}", Human(pool.backing.total))
-        }
+        Shortage::Total => format!("{place} has {} in all", Human(total)),
+        Shortage::Addresses => format!("more than the pool's addresses, and {place} has {}", Human(total)),
     };
     let hint = match shortage {
         Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
@@ -74,9 +92,8 @@ pub(crate) fn out_of_memory(pool: &DevicePool, bytes: u64, shortage: &Shortage) 
         Shortage::Addresses | Shortage::Total => "ask for less",
     };
     let text = format!(
-        "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{}",
-        Human(bytes),
-        report(pool)
+        "Forebay: out of memory on {place}: {} ({bytes} bytes) asked for, {why}; {hint}.\n{report}",
+        Human(bytes)
     );
     Error::OutOfMemory(text.trim_end().into())
 }

@@ -95,6 +95,17 @@ impl List {
     }
 }
 
+/// A thread's default stream is not registered.
+pub(crate) fn refuse_per_thread(handle: StreamHandle) -> Result<()> {
+    if handle == StreamHandle::PER_THREAD {
+        return Err(Error::invalid(
+            "stream 2, the calling thread's default stream, cannot be registered: it ends with its thread; \
+             it works without being registered",
+        ));
+    }
+    Ok(())
+}
+
 impl Streams {
     pub fn new(gpu: &Arc<Gpu>, layout: Layout) -> Self {
         let (list, routed, switching) = (RwLock::default(), AtomicBool::new(false), Mutex::default());
