@@ -896,7 +896,7 @@ enum forebay_status forebay_snapshot(const struct forebay_pool *pool,
 
 // Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
 // NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-// until then. Any thread.
+// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any thread.
 enum forebay_status forebay_set_mapping_observer(struct forebay_pool *pool,
                                                  int32_t device,
                                                  forebay_mapping_fn observer,

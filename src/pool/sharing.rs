@@ -3,7 +3,7 @@
 use super::device::export::{self, Extent};
 use super::device::observer::Observer;
 use super::device::state::Export;
-use super::fallback::device::{Device, EXPORTS, OBSERVERS};
+use super::fallback::device::{Device, EXPORTS};
 use super::pool::Pool;
 use super::report::snapshot::BlockInfo;
 use crate::driver::Place;
@@ -34,12 +34,16 @@ impl Pool {
         Ok(self.device_if_used(device)?.map_or_else(Vec::new, Device::blocks))
     }
 
-    /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on; `None` ends that.
+    /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on; `None` ends that. Of a device without
+    /// virtual memory management nobody is told anything: the driver maps there.
     ///
     /// # Errors
     /// See [`crate::error::Error`].
     pub fn observe(&self, device: i32, observer: Option<Observer>) -> Result<()> {
-        self.device(device)?.arena(OBSERVERS)?.backing.observe(observer);
+        match self.device(device)? {
+            Device::Arena(pool) => pool.backing.observe(observer),
+            Device::DriverOrdered(_) => drop(observer),
+        }
         Ok(())
     }
 }

@@ -99,7 +99,7 @@ pub unsafe extern "C" fn forebay_snapshot(
 
 /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
 /// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-/// until then. Any thread.
+/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `observer` may be called with `user` as said, on any thread.

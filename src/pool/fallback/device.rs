@@ -20,7 +20,6 @@ pub(crate) const PRIVATE_POOLS: &str =
     "private pools for captured graphs: allocate what a graph uses before its capture";
 pub(crate) const EXPORTS: &str = "blocks for other processes: share buffers of forebay_device_resource_create with \
                                   ipc_enabled, where the driver can";
-pub(crate) const OBSERVERS: &str = "mappings to tell of: ask forebay_get_stats how much is held";
 
 /// One device's pool.
 #[derive(Debug)]
