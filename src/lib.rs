@@ -29,7 +29,7 @@ pub mod log;
 mod policy;
 pub mod pool;
 #[cfg(test)]
-#[path = "../tests/support/random.rs"]
+#[path = "../tests/kit/random.rs"]
 mod random;
 pub mod resource;
 mod ticket;

@@ -1,54 +1,43 @@
 //! Blocks that are freed while another stream is current, and what is known of a block, with the work of streams held back.
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-use std::sync::Arc;
+mod kit;
 
-use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Call, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
 use forebay::error::Error;
-use forebay::pool::{Account, Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::pool::{Account, Options};
+use forebay::units::{Address, StreamHandle};
 
-const HOME: DeviceId = DeviceId(0);
-const MIB: u64 = 1 << 20;
+use kit::driver::{HOME, LEGACY, held_back};
+use kit::memory::MIB;
+use kit::pool::PoolOnHost;
+use kit::streams::{LateRead, write_early};
+
 const OURS: u8 = 1;
 const THEIRS: u8 = 2;
 
-struct World {
-    driver: Arc<HostDriver>,
-    pool: Arc<Pool>,
+fn world() -> PoolOnHost {
+    PoolOnHost::new(held_back(HostOptions::default()), Options::default())
 }
 
-impl World {
-    fn new() -> Self {
-        let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..HostOptions::default() }).unwrap());
-        let all: Arc<dyn Driver> = Arc::clone(&driver) as Arc<dyn Driver>;
-        let pool = Pool::with_driver(all, Options::default()).unwrap();
-        Self { driver, pool }
-    }
+fn stream(world: &PoolOnHost, registered: bool) -> StreamHandle {
+    if registered { world.registered() } else { world.stream() }
+}
 
-    fn stream(&self, registered: bool) -> StreamHandle {
-        let stream = self.driver.stream_create(HOME).unwrap();
-        if registered {
-            self.pool.stream_register(0, stream).unwrap();
-        }
-        stream
-    }
-
-    fn malloc(&self, bytes: u64, stream: StreamHandle) -> Address {
-        self.pool.malloc(bytes, 0, stream, OURS).unwrap()
-    }
+fn malloc(world: &PoolOnHost, bytes: u64, stream: StreamHandle) -> Address {
+    world.pool.malloc(bytes, 0, stream, OURS).unwrap()
 }
 
 #[test]
 fn a_block_is_known_with_what_was_asked_for() {
-    let world = World::new();
+    let world = world();
     let pool = &world.pool;
     for registered in [true, false] {
-        let stream = world.stream(registered);
+        let stream = stream(&world, registered);
         // New, from the front cache, and in each zone.
         for bytes in [1, 511, 512, 513, 100_000, 3 * MIB - 7, 3 * MIB, 1, 3 * MIB - 7, 5 * MIB] {
-            let at = world.malloc(bytes, stream);
+            let at = malloc(&world, bytes, stream);
             let known = Account { device: 0, bytes: bytes.next_multiple_of(512), requested: bytes };
             assert_eq!(pool.account(at, OURS).unwrap(), (known, stream), "{bytes}");
             let seen = pool.blocks(0).unwrap().into_iter().find(|block| block.address == at).unwrap();
@@ -71,23 +60,20 @@ fn a_block_is_known_with_what_was_asked_for() {
 
 /// A stream reads a block; it is freed while that stream is current, or while it is not. Whoever gets it writes at once.
 fn read_in_time(current_is_reader: bool, registered: bool) -> bool {
-    let world = World::new();
-    let (own, reader) = (world.stream(registered), world.stream(registered));
-    let block = world.malloc(2 * MIB, own);
-    let mut read = vec![0_u8; 4096];
+    let world = world();
+    let (own, reader) = (stream(&world, registered), stream(&world, registered));
+    let block = malloc(&world, 2 * MIB, own);
     world.driver.fill(HOME, block, 1, 2 * MIB, own).unwrap();
     world.driver.run_all();
-    world.driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 4096, reader).unwrap();
+    let read = LateRead::of(&world.driver, block, 4096, reader);
     let current = current_is_reader.then_some(reader);
     assert_eq!(world.pool.free_while(block, current, OURS).unwrap().requested, 2 * MIB);
-    let next = world.malloc(2 * MIB, own);
-    world.driver.fill(HOME, next, 0xEE, 2 * MIB, own).unwrap();
-    world.driver.run_stream(HOME, own).unwrap();
-    world.driver.run_all();
+    let next = malloc(&world, 2 * MIB, own);
+    write_early(&world.driver, next, 2 * MIB, own);
     world.pool.free_while(next, Some(own), OURS).unwrap();
     world.pool.trim_all();
     world.pool.check(0).unwrap();
-    read.iter().all(|&byte| byte == 1)
+    read.is_right()
 }
 
 #[test]
@@ -101,19 +87,19 @@ fn a_free_waits_for_the_stream_that_is_current() {
 
 #[test]
 fn private_memory_stays_with_its_stream_and_a_captured_current_stream_is_not_asked() {
-    let world = World::new();
-    let (own, other) = (world.stream(true), world.stream(true));
+    let world = world();
+    let (own, other) = (world.registered(), world.registered());
     world.pool.private_begin(0, 7, Box::new(move |stream| stream == own)).unwrap();
-    let block = world.malloc(2 * MIB, own);
+    let block = malloc(&world, 2 * MIB, own);
     assert_eq!(world.pool.free_while(block, Some(other), OURS).unwrap().bytes, 2 * MIB);
-    assert_eq!(world.malloc(2 * MIB, own), block, "used again at once, inside of the graph");
+    assert_eq!(malloc(&world, 2 * MIB, own), block, "used again at once, inside of the graph");
     world.pool.free_while(block, Some(other), OURS).unwrap();
 
-    let plain = world.malloc(3 * MIB, other);
+    let plain = malloc(&world, 3 * MIB, other);
     // An event on the default stream would break the capture of a stream that synchronises with it.
     world.driver.fail_with(Call::StreamCapture, 1, ErrorKind::Capturing);
-    world.pool.free_while(plain, Some(StreamHandle::LEGACY), OURS).unwrap();
-    assert_eq!(world.malloc(3 * MIB, other), plain, "it waits for nothing");
+    world.pool.free_while(plain, Some(LEGACY), OURS).unwrap();
+    assert_eq!(malloc(&world, 3 * MIB, other), plain, "it waits for nothing");
     world.pool.free_while(plain, None, OURS).unwrap();
     world.pool.private_end(0, 7).unwrap();
     world.pool.private_release(0, 7).unwrap();

@@ -3,69 +3,30 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-use std::sync::Arc;
+mod kit;
 
 use forebay::driver::Driver;
-use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
-use forebay::pool::{Location, Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::driver::host::{Call, HostOptions};
+use forebay::pool::Options;
+use forebay::units::{Address, StreamHandle};
 
-const MIB: u64 = 1 << 20;
+use kit::driver::{self, HOME, sized, small};
+use kit::memory::MIB;
+use kit::pool::{PINNED, PoolOnHost};
+use kit::streams::{LateRead, write_early};
+
 const DEVICE: i32 = 0;
-const HOME: DeviceId = DeviceId(0);
-
-struct Bench {
-    driver: Arc<HostDriver>,
-    pool: Arc<Pool>,
-}
 
 /// A pool on a device whose streams run only when stepped.
-fn held_back(options: HostOptions) -> Bench {
-    let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..options }).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
-    Bench { driver, pool }
+fn held_back(options: HostOptions) -> PoolOnHost {
+    PoolOnHost::new(driver::held_back(options), Options::default())
 }
 
-fn small() -> HostOptions {
-    HostOptions { capacity: 64 * MIB, ..HostOptions::default() }
-}
-
-impl Bench {
-    fn stream(&self) -> StreamHandle {
-        self.driver.stream_create(HOME).unwrap()
-    }
-
-    #[track_caller]
-    fn malloc(&self, bytes: u64, stream: StreamHandle) -> Address {
-        self.pool.malloc(bytes, DEVICE, stream, 0).unwrap()
-    }
-
-    #[track_caller]
-    fn free(&self, at: Address, stream: StreamHandle) {
-        self.pool.free(at, stream).unwrap();
-        self.pool.check(DEVICE).unwrap();
-    }
-
-    /// How many events `work` recorded: on a stream, and behind everything.
-    fn events(&self, work: impl FnOnce()) -> (u64, u64) {
-        let count = || (self.driver.calls(Call::EventRecord), self.driver.calls(Call::EventRecordAll));
-        let before = count();
-        work();
-        let after = count();
-        (after.0 - before.0, after.1 - before.1)
-    }
-
-    /// A stream on which an event has been recorded, so that frees may go without.
-    fn proven(&self) -> StreamHandle {
-        let stream = self.stream();
-        self.pair(MIB, stream);
-        stream
-    }
-
-    fn pair(&self, bytes: u64, stream: StreamHandle) {
-        let block = self.malloc(bytes, stream);
-        self.free(block, stream);
-    }
+/// A stream on which an event has been recorded, so that frees may go without.
+fn proven(bench: &PoolOnHost) -> StreamHandle {
+    let stream = bench.stream();
+    bench.pair(MIB, stream);
+    stream
 }
 
 #[test]
@@ -94,26 +55,26 @@ fn without_identities_or_device_events_every_free_has_an_event() {
 
 /// A block that its stream has yet to read, freed bare. Another stream then gets memory however it can, writes to it, and
 /// runs first: the reader must not see that.
-fn is_read_in_time(bench: &Bench, destroyed: bool, ask: impl FnOnce(&Bench, StreamHandle) -> Option<(Address, u64)>) {
-    let (stream, other) = (bench.proven(), bench.stream());
+fn is_read_in_time(
+    bench: &PoolOnHost,
+    destroyed: bool,
+    ask: impl FnOnce(&PoolOnHost, StreamHandle) -> Option<(Address, u64)>,
+) {
+    let (stream, other) = (proven(bench), bench.stream());
     bench.driver.run_all();
-    let mut read = vec![0_u8; MIB as usize];
     let block = bench.malloc(MIB, stream);
     bench.driver.fill(HOME, block, 1, MIB, stream).unwrap();
-    bench.driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, MIB, stream).unwrap();
+    let read = LateRead::of(&bench.driver, block, MIB, stream);
     assert_eq!(bench.events(|| bench.free(block, stream)), (0, 0), "bare");
     if destroyed {
         bench.driver.stream_destroy(HOME, stream).unwrap();
     }
     if let Some((next, bytes)) = ask(bench, other) {
-        bench.driver.fill(HOME, next, 0xEE, bytes, other).unwrap();
-        // As far as the writer gets by itself, and then everybody.
-        bench.driver.run_stream(HOME, other).unwrap();
-        bench.driver.run_all();
+        write_early(&bench.driver, next, bytes, other);
         bench.free(next, other);
     }
     bench.driver.run_all();
-    assert!(read.iter().all(|&byte| byte == 1), "the block was written again before its last reader ran");
+    read.was_in_time();
     assert_eq!((bench.driver.bad_accesses(), bench.driver.dead_stream_uses()), (0, 0));
 }
 
@@ -139,23 +100,20 @@ fn nobody_else_gets_bare_memory_before_its_work_is_done() {
 
 #[test]
 fn a_new_stream_at_the_old_handle_is_another_stream() {
-    let bench = held_back(HostOptions { capacity: 4 * MIB, ..HostOptions::default() });
+    let bench = held_back(sized(4 * MIB));
     let mut met = false;
     for _ in 0..20 {
-        let stream = bench.proven();
-        let mut read = vec![0_u8; 2 * MIB as usize];
+        let stream = proven(&bench);
         let block = bench.malloc(2 * MIB, stream);
         bench.driver.fill(HOME, block, 1, 2 * MIB, stream).unwrap();
-        bench.driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 2 * MIB, stream).unwrap();
+        let read = LateRead::of(&bench.driver, block, 2 * MIB, stream);
         bench.free(block, stream);
         bench.driver.stream_destroy(HOME, stream).unwrap();
         let heir = bench.stream();
         met |= heir == stream;
         let next = bench.malloc(2 * MIB, heir);
-        bench.driver.fill(HOME, next, 0xEE, 2 * MIB, heir).unwrap();
-        bench.driver.run_stream(HOME, heir).unwrap();
-        bench.driver.run_all();
-        assert!(read.iter().all(|&byte| byte == 1));
+        write_early(&bench.driver, next, 2 * MIB, heir);
+        read.was_in_time();
         bench.free(next, heir);
         bench.driver.stream_destroy(HOME, heir).unwrap();
     }
@@ -167,7 +125,7 @@ fn a_new_stream_at_the_old_handle_is_another_stream() {
 fn streams_that_ended_with_a_bare_block_are_forgotten() {
     let bench = held_back(small());
     for _ in 0..1000 {
-        let stream = bench.proven();
+        let stream = proven(&bench);
         bench.pair(MIB, stream);
         bench.driver.run_all();
         bench.driver.stream_destroy(HOME, stream).unwrap();
@@ -180,7 +138,7 @@ fn streams_that_ended_with_a_bare_block_are_forgotten() {
 #[test]
 fn a_failing_event_leaves_the_memory_waiting() {
     let bench = held_back(small());
-    let (stream, other) = (bench.proven(), bench.stream());
+    let (stream, other) = (proven(&bench), bench.stream());
     bench.pair(MIB, stream);
     bench.driver.stream_destroy(HOME, stream).unwrap();
     bench.driver.run_all();
@@ -193,11 +151,9 @@ fn a_failing_event_leaves_the_memory_waiting() {
 
 #[test]
 fn the_host_gets_no_bare_memory_that_is_still_read() {
-    let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..small() }).unwrap());
-    let options = Options { location: Location::Host { numa_node: None }, ..Options::default() };
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, options).unwrap();
-    let bench = Bench { driver, pool };
-    let stream = bench.proven();
+    let options = Options { location: PINNED, ..Options::default() };
+    let bench = PoolOnHost::new(driver::held_back(small()), options);
+    let stream = proven(&bench);
     bench.driver.run_all();
     let block = bench.malloc(MIB, stream);
     bench.driver.fill(HOME, block, 1, MIB, stream).unwrap();

@@ -1,8 +1,8 @@
 //! Every C program of the repository compiles without a warning, runs on the host driver and prints what it should.
 
-mod support;
+mod kit;
 
-use support::{compile, files, on_host, root, run, scratch};
+use kit::programs::{built, compile, cxx, files, lacks, library, on_host, root, run, scratch};
 
 #[test]
 fn every_example_compiles_and_runs() {
@@ -15,8 +15,7 @@ fn every_example_compiles_and_runs() {
 
 #[test]
 fn minimal_writes_and_reads_back() {
-    let program = compile(&root().join("examples/c/minimal.c"), &scratch("c-minimal-output"));
-    let out = run(&mut on_host(program));
+    let out = run(&mut built("examples/c/minimal.c", "c-minimal-output"));
     assert!(out.contains("1048576 bytes written on the stream and read back: right"), "{out}");
     assert!(out.contains("live 0 (peak 1048576)"), "{out}");
     assert!(out.contains("1 allocations, 1 frees"), "{out}");
@@ -24,8 +23,7 @@ fn minimal_writes_and_reads_back() {
 
 #[test]
 fn threads_find_every_byte_right() {
-    let program = compile(&root().join("examples/c/threads.c"), &scratch("c-threads-output"));
-    let out = run(on_host(program).args(["8", "1000"]));
+    let out = run(built("examples/c/threads.c", "c-threads-output").args(["8", "1000"]));
     assert!(out.contains("data: 8000 random steps"), "{out}");
     assert!(out.contains("every byte right"), "{out}");
     assert!(out.contains("stats: live 0 "), "{out}");
@@ -33,8 +31,7 @@ fn threads_find_every_byte_right() {
 
 #[test]
 fn resources_shows_every_kind_and_brings_data_back() {
-    let program = compile(&root().join("examples/c/resources.c"), &scratch("c-resources-output"));
-    let out = run(&mut on_host(program));
+    let out = run(&mut built("examples/c/resources.c", "c-resources-output"));
     for kind in ["current pool", "new pool", "pinned", "managed", "virtual memory", "host", "Forebay's pool"] {
         assert!(out.lines().any(|line| line.starts_with(kind)), "no {kind}:\n{out}");
     }
@@ -44,8 +41,7 @@ fn resources_shows_every_kind_and_brings_data_back() {
 
 #[test]
 fn grow_keeps_every_byte() {
-    let program = compile(&root().join("examples/c/grow.c"), &scratch("c-grow-output"));
-    let out = run(&mut on_host(program));
+    let out = run(&mut built("examples/c/grow.c", "c-grow-output"));
     assert!(out.contains("5 grows, every byte of 67108864 right"), "{out}");
     assert!(out.contains("1 PiB: out of memory; still 67108864 bytes"), "{out}");
     assert!(out.contains("shrunk to 2097152 bytes"), "{out}");
@@ -56,8 +52,7 @@ fn grow_keeps_every_byte() {
 
 #[test]
 fn share_reads_and_writes_on_both_sides() {
-    let program = compile(&root().join("examples/c/share.c"), &scratch("c-share-output"));
-    let out = run(&mut on_host(program));
+    let out = run(&mut built("examples/c/share.c", "c-share-output"));
     assert!(out.contains("child: 1044480 bytes by file descriptors: read, and written"), "{out}");
     assert!(out.contains("child: 1048576 bytes by a pool: read, and written"), "{out}");
     assert!(out.contains("parent: 1048576 bytes of a pool of the driver are the child's"), "{out}");
@@ -66,9 +61,9 @@ fn share_reads_and_writes_on_both_sides() {
 
 #[test]
 fn an_example_without_a_driver_says_what_to_do() {
-    let program = compile(&root().join("examples/c/minimal.c"), &scratch("c-no-driver"));
+    let mut program = built("examples/c/minimal.c", "c-no-driver");
     // An empty list of visible devices is a machine without a GPU, also where there is one.
-    let output = support::plain(program).env("FOREBAY_DRIVER", "cuda").env("CUDA_VISIBLE_DEVICES", "").output();
+    let output = program.env("FOREBAY_DRIVER", "cuda").env("CUDA_VISIBLE_DEVICES", "").output();
     let output = output.expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -104,8 +99,7 @@ fn functions_of_the_header() -> Vec<String> {
 fn every_function_answers_at_once_in_a_child_of_fork() {
     let functions = functions_of_the_header();
     assert!(functions.len() > 120, "only {} functions found: the search is broken", functions.len());
-    let program = compile(&root().join("tests/c/fork_all.c"), &scratch("c-fork-all"));
-    let mut command = on_host(program);
+    let mut command = built("tests/c/fork_all.c", "c-fork-all");
     command.args(&functions);
     assert_eq!(run(&mut command), format!("{} functions in a child of fork: right\n", functions.len()));
 }
@@ -113,26 +107,21 @@ fn every_function_answers_at_once_in_a_child_of_fork() {
 #[test]
 fn the_library_stays_where_it_is_when_it_is_let_go() {
     // As a program that does not link it.
-    let program = compile(&root().join("tests/c/unload.c"), &scratch("c-unload"));
-    let mut command = on_host(&program);
-    command.env("FOREBAY_GIVE_BACK_MS", "4").arg(support::library());
+    let mut command = built("tests/c/unload.c", "c-unload");
+    command.env("FOREBAY_GIVE_BACK_MS", "4").arg(library());
     assert_eq!(run(&mut command), "turn 1: used and let go\nturn 2: used and let go\n");
 }
 
 #[test]
 fn hooks_answer_null_without_a_cxx_runtime() {
-    let program = compile(&root().join("tests/c/hooks_null.c"), &scratch("c-hooks-null"));
-    assert_eq!(run(&mut on_host(program)), "hooks without C++: right\n");
+    assert_eq!(run(&mut built("tests/c/hooks_null.c", "c-hooks-null")), "hooks without C++: right\n");
 }
 
 /// Where there is a C++ compiler, the program says that and no more.
 fn cpp_program_says(source: &str, folder: &str, said: &str) {
-    if !support::has(&support::cxx()) {
-        println!("skipped: this machine has no C++ compiler");
-        return;
+    if !lacks(&cxx()) {
+        assert_eq!(run(&mut built(source, folder)), said);
     }
-    let program = compile(&root().join(source), &scratch(folder));
-    assert_eq!(run(&mut on_host(program)), said);
 }
 
 #[test]

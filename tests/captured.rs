@@ -1,26 +1,24 @@
 //! Memory for captures that nobody announced.
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-use std::sync::Arc;
+mod kit;
 
-use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Call, Clock};
 use forebay::driver::{Driver, ErrorKind};
 use forebay::error::Error;
-use forebay::pool::{Options, Pool};
-use forebay::units::{DeviceId, StreamHandle};
+use forebay::pool::Options;
 
-const MIB: u64 = 1 << 20;
-const HOME: DeviceId = DeviceId(0);
+use kit::driver::{HOME, LEGACY, sized};
+use kit::memory::MIB;
+use kit::pool::PoolOnHost;
 
-fn pool(options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
-    let driver = Arc::new(HostDriver::new(HostOptions { capacity: 8 << 30, ..HostOptions::default() }).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, options).unwrap();
-    (driver, pool)
+fn pool() -> PoolOnHost {
+    PoolOnHost::new(sized(8 << 30), Options::default())
 }
 
 #[test]
 fn a_capture_keeps_what_it_took_until_it_is_released() {
-    let (driver, pool) = pool(Options::default());
+    let PoolOnHost { driver, pool } = pool();
     let stream = driver.stream_create(HOME).unwrap();
     let first = pool.malloc_also_captured(4 * MIB, 0, stream, 2).unwrap();
     pool.free(first, stream).unwrap();
@@ -58,7 +56,7 @@ fn a_capture_keeps_what_it_took_until_it_is_released() {
 
 #[test]
 fn memory_freed_on_another_stream_of_the_capture_waits_for_its_release() {
-    let (driver, pool) = pool(Options::default());
+    let PoolOnHost { driver, pool } = pool();
     let (one, other) = (driver.stream_create(HOME).unwrap(), driver.stream_create(HOME).unwrap());
     driver.begin_capture(HOME, one).unwrap();
     let block = pool.malloc_also_captured(2 * MIB, 0, one, 2).unwrap();
@@ -73,12 +71,12 @@ fn memory_freed_on_another_stream_of_the_capture_waits_for_its_release() {
 fn no_event_is_recorded_on_the_legacy_stream_while_that_would_break_a_capture() {
     let mut spared = 0;
     for question in 1..=8 {
-        let (driver, pool) = pool(Options::default());
+        let PoolOnHost { driver, pool } = pool();
         driver.set_clock(Clock::Manual);
         let stream = driver.stream_create(HOME).unwrap();
-        let freed = pool.malloc(4 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
-        driver.fill(HOME, freed, 1, 4096, StreamHandle::LEGACY).unwrap();
-        pool.free(freed, StreamHandle::LEGACY).unwrap();
+        let freed = pool.malloc(4 * MIB, 0, LEGACY, 0).unwrap();
+        driver.fill(HOME, freed, 1, 4096, LEGACY).unwrap();
+        pool.free(freed, LEGACY).unwrap();
         pool.stream_register(0, stream).unwrap();
 
         let (asked, recorded) = (driver.calls(Call::StreamCapture), driver.calls(Call::EventRecord));

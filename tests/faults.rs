@@ -5,35 +5,24 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "support/random.rs"]
-mod random;
+mod kit;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use forebay::driver::host::{Call, Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Call, Clock, HostDriver, HostOptions, Usage};
 use forebay::driver::{Driver, ErrorKind};
 use forebay::error::{Error, Result};
-use forebay::pool::{Location, Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::pool::{Options, Pool};
+use forebay::units::{Address, StreamHandle};
 
-const MIB: u64 = 1 << 20;
+use kit::driver::{self, HOME, LEGACY, host, sized, small};
+use kit::memory::MIB;
+use kit::pool::{PINNED, PoolOnHost, pool_on};
+use kit::random::Random;
+use kit::streams::{LateRead, write_early};
+
 const DEVICE: i32 = 0;
-const HOME: DeviceId = DeviceId(0);
-const LEGACY: StreamHandle = StreamHandle::LEGACY;
-
-fn driver(options: HostOptions) -> Arc<HostDriver> {
-    Arc::new(HostDriver::new(options).unwrap())
-}
-
-fn small() -> HostOptions {
-    HostOptions { capacity: 64 * MIB, ..HostOptions::default() }
-}
-
-fn pool_on(driver: &Arc<HostDriver>, options: Options) -> Arc<Pool> {
-    let driver: Arc<dyn Driver> = driver.clone();
-    Pool::with_driver(driver, options).unwrap()
-}
 
 // ---- the workload --------------------------------------------------------------------------------------
 
@@ -194,8 +183,7 @@ type Setting = (HostOptions, Options);
 
 /// Runs the workload with a fault on the `nth` call of a kind. Returns whether the fault happened, and what was told.
 fn run(setting: &Setting, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<HostDriver>) {
-    let driver = driver(setting.0);
-    let pool = pool_on(&driver, setting.1.clone());
+    let PoolOnHost { driver, pool } = PoolOnHost::new(setting.0, setting.1.clone());
     if let Some((call, nth)) = fault {
         driver.fail(call, nth);
     }
@@ -205,7 +193,7 @@ fn run(setting: &Setting, fault: Option<(Call, u64)>) -> (bool, Vec<Error>, Arc<
     let Run { pool, failures, .. } = run;
     drop(pool);
     let happened = fault.is_some_and(|(call, nth)| driver.calls(call) >= nth);
-    assert_eq!(driver.usage(), forebay::driver::host::Usage::default(), "left after a fault on {fault:?}");
+    assert_eq!(driver.usage(), Usage::default(), "left after a fault on {fault:?}");
     assert_eq!((driver.bad_accesses(), driver.dead_stream_uses()), (0, 0), "after a fault on {fault:?}");
     (happened, failures, driver)
 }
@@ -322,7 +310,7 @@ fn the_same_holds_without_stream_identities() {
 
 #[test]
 fn the_same_holds_with_work_held_back_on_the_streams() {
-    let made = every_fault(HostOptions { clock: Clock::Manual, ..small() });
+    let made = every_fault(driver::held_back(small()));
     reached(&made, &EVERYWHERE);
     reached(&made, &VIRTUAL);
     reached(&made, &[Call::EventWait, Call::StreamIdle, Call::StreamWait]);
@@ -330,7 +318,7 @@ fn the_same_holds_with_work_held_back_on_the_streams() {
 
 #[test]
 fn the_same_holds_for_pinned_memory() {
-    let pinned = Options { location: Location::Host { numa_node: None }, ..Options::default() };
+    let pinned = Options { location: PINNED, ..Options::default() };
     let made = every_fault_in(&(HostOptions { host_capacity: 64 * MIB, ..small() }, pinned));
     reached(&made, &[Call::CreateWith, Call::Map, Call::GrantAccess, Call::Unmap, Call::Release]);
 }
@@ -339,15 +327,14 @@ fn the_same_holds_for_pinned_memory() {
 
 /// Where the pools of the tests below have their memory, and the call that makes a mapping of theirs accessible.
 fn places() -> [(Options, Call); 2] {
-    let pinned = Options { location: Location::Host { numa_node: None }, ..Options::default() };
+    let pinned = Options { location: PINNED, ..Options::default() };
     [(Options::default(), Call::Grant), (pinned, Call::GrantAccess)]
 }
 
 #[test]
 fn a_place_that_could_not_be_unmapped_after_a_fault_is_not_used_and_is_unmapped_later() {
     for (options, grant) in places() {
-        let driver = driver(HostOptions { host_capacity: 64 * MIB, ..small() });
-        let pool = pool_on(&driver, options);
+        let PoolOnHost { driver, pool } = PoolOnHost::new(HostOptions { host_capacity: 64 * MIB, ..small() }, options);
         driver.fail(grant, 1);
         // The one on the way back, and the next try.
         driver.fail(Call::Unmap, 1);
@@ -367,17 +354,16 @@ fn a_place_that_could_not_be_unmapped_after_a_fault_is_not_used_and_is_unmapped_
         let held = driver.usage().bytes + driver.usage().host_bytes;
         assert_eq!((driver.usage().mappings, held), (2, 4 * MIB), "the stray mapping is gone");
         drop(pool);
-        assert_eq!(driver.usage(), forebay::driver::host::Usage::default());
+        assert_eq!(driver.usage(), Usage::default());
     }
 }
 
 #[test]
 fn two_faults_in_any_allocation_of_many_leave_no_mapping_behind() {
     for (options, grant) in places() {
-        let driver = driver(HostOptions { capacity: 1 << 30, ..HostOptions::default() });
-        let pool = pool_on(&driver, options);
+        let PoolOnHost { driver, pool } = PoolOnHost::new(sized(1 << 30), options);
         let mut run = Run { driver: Arc::clone(&driver), pool, has_private_pools: true, failures: Vec::new() };
-        let mut random = random::Random(7);
+        let mut random = Random(7);
         let mut live = Vec::new();
         for step in 0..400 {
             if step % 20 == 0 {
@@ -407,8 +393,7 @@ fn two_faults_in_any_allocation_of_many_leave_no_mapping_behind() {
 
 #[test]
 fn a_driver_error_keeps_its_name_and_the_next_call_works() {
-    let driver = driver(small());
-    let pool = pool_on(&driver, Options::default());
+    let PoolOnHost { driver, pool } = PoolOnHost::new(small(), Options::default());
     let held = pool.malloc(MIB, DEVICE, LEGACY, 0).unwrap();
     for call in [Call::Create, Call::Map, Call::Grant] {
         driver.fail(call, 1);
@@ -426,8 +411,7 @@ fn a_driver_error_keeps_its_name_and_the_next_call_works() {
 
 #[test]
 fn a_device_that_is_full_is_asked_again_after_others_gave_back() {
-    let driver = driver(small());
-    let pool = pool_on(&driver, Options::default());
+    let PoolOnHost { pool, .. } = PoolOnHost::new(small(), Options::default());
     let order = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::new(Mutex::new(Some(pool.malloc(48 * MIB, DEVICE, LEGACY, 0).unwrap())));
     for number in 1..=2 {
@@ -461,8 +445,7 @@ fn a_device_that_is_full_is_asked_again_after_others_gave_back() {
 #[test]
 fn out_of_memory_from_the_driver_below_its_capacity_climbs_the_same_ladder() {
     for nth in 1..=3 {
-        let driver = driver(small());
-        let pool = pool_on(&driver, Options::default());
+        let PoolOnHost { driver, pool } = PoolOnHost::new(small(), Options::default());
         let calls = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&calls);
         pool.add_pressure_callback(Box::new(move |_, _| counter.fetch_add(1, Ordering::Relaxed) < 1));
@@ -481,7 +464,7 @@ fn out_of_memory_from_the_driver_below_its_capacity_climbs_the_same_ladder() {
 
 #[test]
 fn another_pool_on_the_device_gives_back_before_a_request_fails() {
-    let driver = driver(small());
+    let driver = host(small());
     let (first, second) = (pool_on(&driver, Options::default()), pool_on(&driver, Options::default()));
     let block = first.malloc(60 * MIB, DEVICE, LEGACY, 0).unwrap();
     first.free(block, LEGACY).unwrap();
@@ -494,7 +477,7 @@ fn another_pool_on_the_device_gives_back_before_a_request_fails() {
 
 #[test]
 fn a_pool_leaves_pools_on_other_drivers_alone() {
-    let (full, bystander) = (driver(small()), driver(small()));
+    let (full, bystander) = (host(small()), host(small()));
     let (pool, other) = (pool_on(&full, Options::default()), pool_on(&bystander, Options::default()));
     let block = other.malloc(32 * MIB, DEVICE, LEGACY, 0).unwrap();
     other.free(block, LEGACY).unwrap();
@@ -506,8 +489,7 @@ fn a_pool_leaves_pools_on_other_drivers_alone() {
 
 #[test]
 fn a_pool_that_ends_leaves_nothing_in_the_driver_though_a_thread_that_used_it_lives_on() {
-    let driver = driver(small());
-    let pool = pool_on(&driver, Options::default());
+    let PoolOnHost { driver, pool } = PoolOnHost::new(small(), Options::default());
     let ((used, wait), (end, ended)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
     std::thread::scope(|scope| {
         let worker = Arc::clone(&pool);
@@ -522,34 +504,36 @@ fn a_pool_that_ends_leaves_nothing_in_the_driver_though_a_thread_that_used_it_li
         drop(pool);
         let left = driver.usage();
         drop(end);
-        assert_eq!(left, forebay::driver::host::Usage::default());
+        assert_eq!(left, Usage::default());
     });
-    assert_eq!(driver.usage(), forebay::driver::host::Usage::default());
+    assert_eq!(driver.usage(), Usage::default());
 }
 
 // ---- the order between streams, with work held back -----------------------------------------------------
 
 /// A pool whose streams run only when stepped, and two registered streams.
 fn held_back(options: HostOptions) -> (Arc<HostDriver>, Arc<Pool>, StreamHandle, StreamHandle) {
-    let driver = driver(HostOptions { clock: Clock::Manual, capacity: 16 * MIB, ..options });
-    let pool = pool_on(&driver, Options::default());
-    let (first, second) = (driver.stream_create(HOME).unwrap(), driver.stream_create(HOME).unwrap());
-    for stream in [first, second] {
-        pool.stream_register(DEVICE, stream).unwrap();
-    }
-    (driver, pool, first, second)
+    let options = HostOptions { capacity: 16 * MIB, ..driver::held_back(options) };
+    let made = PoolOnHost::new(options, Options::default());
+    let (first, second) = (made.registered(), made.registered());
+    (made.driver, made.pool, first, second)
 }
 
-/// Work on `user` that reads the block late finds what it was given: nobody wrote to it before.
+/// A block of ones.
+fn ones(driver: &HostDriver, pool: &Pool, bytes: u64, stream: StreamHandle) -> Address {
+    let block = pool.malloc(bytes, DEVICE, stream, 0).unwrap();
+    driver.fill(HOME, block, 1, bytes, stream).unwrap();
+    driver.run_all();
+    block
+}
+
+/// Work that reads the block late finds what it was given: nobody wrote to it before.
 #[track_caller]
-fn is_read_in_time(driver: &Arc<HostDriver>, pool: &Pool, block: Address, writer: StreamHandle, read: &[u8]) {
-    // Whoever gets the memory writes to it at once.
+fn is_read_in_time(driver: &HostDriver, pool: &Pool, block: Address, writer: StreamHandle, read: &LateRead) {
     let next = pool.malloc(14 * MIB, DEVICE, writer, 0).unwrap();
     assert_eq!(next, block, "the test shows nothing: it is not the same memory");
-    driver.fill(HOME, next, 0xEE, 14 * MIB, writer).unwrap();
-    driver.run_stream(HOME, writer).unwrap();
-    driver.run_all();
-    assert!(read.iter().all(|&byte| byte == 1), "the block was written again before its last reader ran");
+    write_early(driver, next, 14 * MIB, writer);
+    read.was_in_time();
     pool.free(next, writer).unwrap();
     pool.check(DEVICE).unwrap();
 }
@@ -557,12 +541,9 @@ fn is_read_in_time(driver: &Arc<HostDriver>, pool: &Pool, block: Address, writer
 #[test]
 fn a_use_recorded_on_the_streams_own_block_holds_when_it_is_freed_on_another() {
     let (driver, pool, home, other) = held_back(small());
-    let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
-    driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
-    driver.run_all();
-    let mut read = vec![0u8; 14 * MIB as usize];
+    let block = ones(&driver, &pool, 14 * MIB, home);
     pool.record_use(block, home).unwrap();
-    driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 14 * MIB, home).unwrap();
+    let read = LateRead::of(&driver, block, 14 * MIB, home);
     pool.free(block, other).unwrap();
     is_read_in_time(&driver, &pool, block, other, &read);
 }
@@ -571,17 +552,13 @@ fn a_use_recorded_on_the_streams_own_block_holds_when_it_is_freed_on_another() {
 fn a_use_recorded_on_a_threads_own_stream_holds_when_another_thread_frees_the_block() {
     for stream_identity in [true, false] {
         let (driver, pool, home, _) = held_back(HostOptions { stream_identity, ..small() });
-        let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
-        driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
-        driver.run_all();
-        let mut read = vec![0u8; 14 * MIB as usize];
-        let to = Address(read.as_mut_ptr() as u64);
-        std::thread::scope(|scope| {
+        let block = ones(&driver, &pool, 14 * MIB, home);
+        let read = std::thread::scope(|scope| {
             let work = || {
                 pool.record_use(block, StreamHandle::PER_THREAD).unwrap();
-                driver.copy(HOME, to, block, 14 * MIB, StreamHandle::PER_THREAD).unwrap();
+                LateRead::of(&driver, block, 14 * MIB, StreamHandle::PER_THREAD)
             };
-            scope.spawn(work).join().unwrap();
+            scope.spawn(work).join().unwrap()
         });
         pool.free(block, home).unwrap();
         is_read_in_time(&driver, &pool, block, home, &read);
@@ -609,12 +586,9 @@ fn a_private_block_is_not_used_again_while_another_stream_reads_it() {
         let (driver, pool, home, other) = held_back(small());
         let begin = || pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == home)).unwrap();
         begin();
-        let block = pool.malloc(4 * MIB, DEVICE, home, 0).unwrap();
-        driver.fill(HOME, block, 1, 4 * MIB, home).unwrap();
-        driver.run_all();
-        let mut read = vec![0u8; 4 * MIB as usize];
+        let block = ones(&driver, &pool, 4 * MIB, home);
         pool.record_use(block, other).unwrap();
-        driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 4 * MIB, other).unwrap();
+        let read = LateRead::of(&driver, block, 4 * MIB, other);
         if !freed_in_a_capture {
             pool.private_end(DEVICE, 1).unwrap();
         }
@@ -629,7 +603,7 @@ fn a_private_block_is_not_used_again_while_another_stream_reads_it() {
         pool.free(next, home).unwrap();
         pool.private_end(DEVICE, 1).unwrap();
         driver.run_all();
-        assert!(read.iter().all(|&byte| byte == 1));
+        read.was_in_time();
         begin();
         let both = pool.malloc(8 * MIB, DEVICE, home, 0).unwrap();
         assert_eq!(both, block.min(next), "both are free again");
@@ -648,13 +622,10 @@ fn a_private_block_is_not_used_again_while_another_stream_reads_it() {
 fn a_private_pool_that_is_released_while_another_stream_reads_its_block_waits_for_it() {
     let (driver, pool, home, other) = held_back(small());
     pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == home)).unwrap();
-    let block = pool.malloc(14 * MIB, DEVICE, home, 0).unwrap();
+    let block = ones(&driver, &pool, 14 * MIB, home);
     pool.private_end(DEVICE, 1).unwrap();
-    driver.fill(HOME, block, 1, 14 * MIB, home).unwrap();
-    driver.run_all();
-    let mut read = vec![0u8; 14 * MIB as usize];
     pool.record_use(block, other).unwrap();
-    driver.copy(HOME, Address(read.as_mut_ptr() as u64), block, 14 * MIB, other).unwrap();
+    let read = LateRead::of(&driver, block, 14 * MIB, other);
     pool.free(block, home).unwrap();
     pool.private_release(DEVICE, 1).unwrap();
     pool.check(DEVICE).unwrap();
@@ -663,8 +634,7 @@ fn a_private_pool_that_is_released_while_another_stream_reads_its_block_waits_fo
 
 #[test]
 fn a_stream_that_was_unregistered_is_not_touched_again_by_threads_that_make_room() {
-    let driver = driver(HostOptions { capacity: 256 * MIB, ..HostOptions::default() });
-    let pool = pool_on(&driver, Options::default());
+    let PoolOnHost { driver, pool } = PoolOnHost::new(sized(256 * MIB), Options::default());
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -716,8 +686,7 @@ fn trim_gives_back_all_that_was_freed_before_it_however_late_the_work_is() {
 #[test]
 fn a_captured_stream_gets_no_new_memory_without_a_private_pool() {
     for registered in [true, false] {
-        let driver = driver(small());
-        let pool = pool_on(&driver, Options::default());
+        let PoolOnHost { driver, pool } = PoolOnHost::new(small(), Options::default());
         let stream = driver.stream_create(HOME).unwrap();
         if registered {
             pool.stream_register(DEVICE, stream).unwrap();
@@ -743,12 +712,11 @@ fn a_captured_stream_gets_no_new_memory_without_a_private_pool() {
 
 /// Random sizes in a pinned pool, which moves chunks of one page, with a fault on the `nth` call of a kind.
 fn random_pinned(call: Call, nth: u64) -> bool {
-    let driver = driver(HostOptions::default());
-    let location = Location::Host { numa_node: None };
-    let pool = pool_on(&driver, Options { location, ..Options::default() });
+    let PoolOnHost { driver, pool } =
+        PoolOnHost::new(HostOptions::default(), Options { location: PINNED, ..Options::default() });
     driver.fail(call, nth);
     let mut run = Run { driver: Arc::clone(&driver), pool, has_private_pools: true, failures: Vec::new() };
-    let mut random = random::Random(nth);
+    let mut random = Random(nth);
     let mut live = Vec::new();
     for _ in 0..500 {
         let most = 1 << (13 + random.below(11));
@@ -765,7 +733,7 @@ fn random_pinned(call: Call, nth: u64) -> bool {
     }
     assert!(run.failures.len() <= 1, "one fault, told more than once: {:?}", run.failures);
     drop(run);
-    assert_eq!(driver.usage(), forebay::driver::host::Usage::default(), "left after a fault on {call:?} {nth}");
+    assert_eq!(driver.usage(), Usage::default(), "left after a fault on {call:?} {nth}");
     assert_eq!(driver.bad_accesses(), 0, "after a fault on {call:?} {nth}");
     driver.calls(call) >= nth
 }

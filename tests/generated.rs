@@ -9,25 +9,24 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "support/block_bytes.rs"]
-mod block_bytes;
-#[path = "support/random.rs"]
-mod random;
+mod kit;
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use block_bytes::block_bytes;
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, Event};
 use forebay::error::Error;
 use forebay::pool::{Location, Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
-use random::Random;
+use forebay::units::{Address, StreamHandle};
 
-const DEVICE: DeviceId = DeviceId(0);
+use kit::driver::{HOME as DEVICE, LEGACY, sized};
+use kit::memory::{block_bytes, mark, wrong_marks};
+use kit::pool::{PINNED, PoolOnHost};
+use kit::process::again;
+use kit::random::Random;
+
 const GRANULE: u64 = 64 << 10;
 const CAPACITY: u64 = 24 << 20;
 const GRAIN: u64 = 512;
@@ -86,23 +85,21 @@ impl Program {
     fn new(seed: u64, shape: Shape) -> Self {
         let host = HostOptions {
             granularity: GRANULE,
-            capacity: CAPACITY,
             host_capacity: CAPACITY,
             vmm: !shape.no_vmm,
             stream_identity: !shape.no_identity,
             device_events: !shape.no_device_events,
             clock: if shape.immediate { Clock::Immediate } else { Clock::Manual },
-            ..HostOptions::default()
+            ..sized(CAPACITY)
         };
-        let driver = Arc::new(HostDriver::new(host).unwrap());
-        let location = if shape.pinned { Location::Host { numa_node: None } } else { Location::Device };
+        let location = if shape.pinned { PINNED } else { Location::Device };
         let options = Options { grow_first: shape.grow_first, location, ..Options::default() };
-        let pool = Pool::with_driver(driver.clone(), options).unwrap();
+        let PoolOnHost { driver, pool } = PoolOnHost::new(host, options);
         let mut program = Self {
             random: Random(seed),
             driver,
             pool,
-            streams: vec![(StreamHandle::LEGACY, Kind::Default)],
+            streams: vec![(LEGACY, Kind::Default)],
             blocks: BTreeMap::new(),
             graphs: Vec::new(),
             patterns: 0,
@@ -131,27 +128,14 @@ impl Program {
 
     /// Queues work that writes `pattern` into every grain.
     fn write(&self, stream: StreamHandle, at: u64, bytes: u64, pattern: u64) {
-        let work = move || {
-            for grain in 0..bytes / GRAIN {
-                // SAFETY: the pool promised this memory to this block until its queued work is done.
-                unsafe { ((at + grain * GRAIN) as *mut u64).write_volatile(pattern ^ grain) };
-            }
-        };
+        let work = move || mark(Address(at), bytes, GRAIN, pattern);
         self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
     }
 
     /// Queues work that checks it.
     fn check_pattern(&self, stream: StreamHandle, at: u64, bytes: u64, pattern: u64) {
         let mismatches = Arc::clone(&self.mismatches);
-        let work = move || {
-            let right = |grain: u64| {
-                // SAFETY: as in `write`.
-                let word = unsafe { ((at + grain * GRAIN) as *const u64).read_volatile() };
-                word == pattern ^ grain
-            };
-            let wrong = (0..bytes / GRAIN).filter(|&grain| !right(grain)).count();
-            mismatches.fetch_add(wrong as u64, Ordering::Relaxed);
-        };
+        let work = move || _ = mismatches.fetch_add(wrong_marks(Address(at), bytes, GRAIN, pattern), Ordering::Relaxed);
         self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
     }
 
@@ -317,8 +301,8 @@ impl Program {
         let pattern = self.patterns << 32;
         // Freed and reused within the capture: later ranges may lie over earlier ones, so each is checked in turn.
         for (at, bytes) in owned {
-            self.write(StreamHandle::LEGACY, at, bytes, pattern);
-            self.check_pattern(StreamHandle::LEGACY, at, bytes, pattern);
+            self.write(LEGACY, at, bytes, pattern);
+            self.check_pattern(LEGACY, at, bytes, pattern);
         }
     }
 
@@ -333,7 +317,7 @@ impl Program {
             self.pool.private_release(0, graph.id).unwrap();
         }
         for at in graph.live {
-            self.pool.free(Address(at), StreamHandle::LEGACY).unwrap();
+            self.pool.free(Address(at), LEGACY).unwrap();
         }
         if !early {
             self.pool.private_release(0, graph.id).unwrap();
@@ -419,8 +403,8 @@ impl Program {
             self.pool.report(0).unwrap()
         );
         // Everything is free: the largest request that fits the device must succeed.
-        let whole = self.pool.malloc(CAPACITY, 0, StreamHandle::LEGACY, 0).unwrap();
-        self.pool.free(whole, StreamHandle::LEGACY).unwrap();
+        let whole = self.pool.malloc(CAPACITY, 0, LEGACY, 0).unwrap();
+        self.pool.free(whole, LEGACY).unwrap();
         for (stream, kind) in std::mem::take(&mut self.streams) {
             if kind == Kind::Registered {
                 self.pool.stream_unregister(0, stream).unwrap();
@@ -539,19 +523,11 @@ fn sabotaged_child() {
 /// The proof that the check works: with one wait taken out, the same kind of program finds corrupted bytes
 /// (or touches memory that was unmapped under it).
 fn sabotage(lie: &str) {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sabotaged_child", "--nocapture"])
-        .env(SABOTAGE, lie)
-        .output()
-        .unwrap();
+    let child = again("sabotaged_child").env(SABOTAGE, lie).output().unwrap();
     let text = String::from_utf8_lossy(&child.stderr);
     assert!(!child.status.success(), "a missing wait went unnoticed: {lie}");
-    let crashed = std::os::unix::process::ExitStatusExt::signal(&child.status) == Some(libc_sigsegv());
+    let crashed = std::os::unix::process::ExitStatusExt::signal(&child.status) == Some(libc::SIGSEGV);
     assert!(crashed || text.contains("before its last use was over"), "{lie}: failed for another reason: {text}");
-}
-
-const fn libc_sigsegv() -> i32 {
-    11
 }
 
 #[test]

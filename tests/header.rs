@@ -1,11 +1,11 @@
 //! The header is what cbindgen makes of `src/abi`, byte for byte, and compiles as C11 and C++17.
 
+mod kit;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
+use kit::programs::{Folder, cc, cxx, root, run};
 
 /// The files of `src/abi` in the order of the `mod.rs` of each folder, which is the order of the header.
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -89,20 +89,16 @@ fn the_header_names_every_exported_function() {
 }
 
 fn compile(compiler: &str, standard: &str, language: &str, source: &Path) {
-    let output = Command::new(compiler)
+    run(Command::new(compiler)
         .args(["-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
         .args((language == "c").then_some("-Wstrict-prototypes"))
         .arg("-I")
         .arg(root().join("include"))
-        .arg(source)
-        .output()
-        .expect("a C compiler");
-    assert!(output.status.success(), "{standard}: {}", String::from_utf8_lossy(&output.stderr));
+        .arg(source));
 }
 
 #[test]
 fn it_compiles_as_c11_and_cpp17() {
-    let source = std::env::temp_dir().join(format!("forebay-header-{}.c", std::process::id()));
     let text = r#"
 #include <forebay.h>
 #include <forebay.h> /* twice: the guard holds */
@@ -130,10 +126,10 @@ int main(void) {
   return forebay_pool_create(0, &pool) == FOREBAY_STATUS_OK;
 }
 "#;
-    std::fs::write(&source, text).expect("write");
-    compile("cc", "-std=c11", "c", &source);
-    compile("c++", "-std=c++17", "c++", &source);
-    std::fs::remove_file(&source).expect("remove");
+    let folder = Folder::new("header");
+    let source = folder.with("header.c", text);
+    compile(&cc(), "-std=c11", "c", &source);
+    compile(&cxx(), "-std=c++17", "c++", &source);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `make install`, and the C example built against what it installed, through pkg-config and through CMake.
 
-mod support;
+mod kit;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{cc, has, library, on_host, plain, root, run, scratch};
+use kit::programs::{cc, lacks, library, on_host, plain, root, run, scratch};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SONAME: &str = concat!("libforebay.so.", env!("CARGO_PKG_VERSION_MAJOR"));
@@ -49,8 +49,7 @@ fn a_staged_install_names_its_final_place() {
 
 #[test]
 fn the_library_names_itself_and_asks_for_no_cuda() {
-    if !has("readelf") {
-        println!("skipped: this machine has no readelf");
+    if lacks("readelf") {
         return;
     }
     let text = run(Command::new("readelf").arg("-d").arg(library()));
@@ -60,8 +59,7 @@ fn the_library_names_itself_and_asks_for_no_cuda() {
 
 #[test]
 fn pkg_config_builds_the_example() {
-    if !has("pkg-config") {
-        println!("skipped: this machine has no pkg-config");
+    if lacks("pkg-config") {
         return;
     }
     let prefix = scratch("install-pkg-config");
@@ -82,8 +80,7 @@ fn pkg_config_builds_the_example() {
 
 #[test]
 fn cmake_builds_the_example() {
-    if !has("cmake") {
-        println!("skipped: this machine has no cmake");
+    if lacks("cmake") {
         return;
     }
     let prefix = scratch("install-cmake");

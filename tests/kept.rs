@@ -6,20 +6,13 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "common/mod.rs"]
-mod common;
-#[allow(dead_code, reason = "made for another test program")]
-#[path = "resources/kit.rs"]
 mod kit;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use forebay::abi::resource::ipc::{ForebayIpcDescriptor, forebay_ipc_export};
-
-use self::kit::*;
+use self::kit::resources::*;
 
 struct Counting;
 
@@ -62,10 +55,8 @@ fn keeps_nothing(what: &str, times: i64, mut again: impl FnMut()) {
     assert!(kept < (25 * times).max(2048), "{what}: {kept} bytes are kept of {times} times");
 }
 
-fn exported(pool: &Pool, at: Block) -> [u8; 256] {
-    let mut descriptor = ForebayIpcDescriptor { bytes: [0; 256] };
-    outcome(unsafe { forebay_ipc_export(pool.0, at as *const c_void, &raw mut descriptor) }).unwrap();
-    descriptor.bytes
+fn bytes(pool: &Pool, at: Block) -> [u8; 256] {
+    exported(pool, at).unwrap().bytes
 }
 
 #[test]
@@ -74,9 +65,9 @@ fn exporting_a_block_again_gives_the_same_and_keeps_nothing() {
     let pool = shared();
     let block = pool.malloc(4 * MIB, LEGACY).unwrap();
     let places = [block, block + 4096, block + 13];
-    let first = places.map(|at| exported(pool, at));
+    let first = places.map(|at| bytes(pool, at));
     assert!(first[0] != first[1] && first[1] != first[2]);
-    keeps_nothing("exports of one block", 1000, || assert!(places.map(|at| exported(pool, at)) == first));
+    keeps_nothing("exports of one block", 1000, || assert!(places.map(|at| bytes(pool, at)) == first));
     for (at, descriptor) in places.into_iter().zip(first) {
         let came = Buffer::from_descriptor(None, &ForebayIpcDescriptor { bytes: descriptor }).unwrap();
         assert_eq!(came.bytes(), pool.block_size(block).unwrap() - (at - block) as u64);
@@ -86,7 +77,7 @@ fn exporting_a_block_again_gives_the_same_and_keeps_nothing() {
     refused(ended, Status::NotFound, &["exported"]);
     keeps_nothing("blocks exported and freed", 1000, || {
         let block = pool.malloc(4 * MIB, LEGACY).unwrap();
-        assert!(exported(pool, block) != first[0], "another export has another name");
+        assert!(bytes(pool, block) != first[0], "another export has another name");
         pool.free(block, LEGACY).unwrap();
     });
 }
@@ -100,7 +91,7 @@ fn pools_and_resources_that_end_leave_nothing() {
     keeps_nothing("pools", 15, || {
         let pool = Pool::new();
         let block = pool.malloc(MIB, LEGACY).unwrap();
-        exported(&pool, block);
+        exported(&pool, block).unwrap();
         pool.free(block, LEGACY).unwrap();
     });
     keeps_nothing("pools that give memory back by themselves", 15, || {

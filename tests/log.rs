@@ -1,14 +1,14 @@
 //! What is logged, as a C program and its user see it: on stderr, by the variable, and in a callback.
 
-mod support;
+mod kit;
 
 use std::process::Output;
 
-use support::{compile, on_host, root, scratch};
+use kit::programs::built;
 
 /// Runs the C program with FOREBAY_LOG as said: its output, and what it wrote to stderr.
 fn run(name: &str, how: &str, log: Option<&str>) -> (String, String, bool) {
-    let mut command = on_host(compile(&root().join("tests/c/log.c"), &scratch(name)));
+    let mut command = built("tests/c/log.c", name);
     if let Some(log) = log {
         command.env("FOREBAY_LOG", log);
     }

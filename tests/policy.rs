@@ -1,40 +1,35 @@
 //! What the pool does when it has a choice: move, grow, share.
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "support/random.rs"]
-mod random;
+mod kit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::driver::Driver;
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::host::HostOptions;
 use forebay::error::Result;
-use forebay::pool::Location;
-use forebay::pool::{Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::pool::{Location, Options, Pool};
+use forebay::units::{Address, StreamHandle};
 
-const MIB: u64 = 1 << 20;
-const HOME: DeviceId = DeviceId(0);
+use kit::driver::{HOME, LEGACY, held_back, sized};
+use kit::memory::{MIB, mark, wrong_marks};
+use kit::pool::{PINNED, PoolOnHost};
+use kit::process::becomes;
+use kit::random::Random;
 
-fn pool_on(host: HostOptions, options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
-    let driver = Arc::new(HostDriver::new(host).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, options).unwrap();
-    (driver, pool)
-}
-
-fn pool(options: Options) -> (Arc<HostDriver>, Arc<Pool>) {
-    pool_on(HostOptions { capacity: 8 << 30, ..HostOptions::default() }, options)
+fn pool(options: Options) -> Arc<Pool> {
+    PoolOnHost::new(sized(8 << 30), options).pool
 }
 
 /// On a device of that size whose work is done when it is stepped.
-fn stepped(capacity: u64) -> (Arc<HostDriver>, Arc<Pool>) {
-    pool_on(HostOptions { capacity, clock: Clock::Manual, ..HostOptions::default() }, Options::default())
+fn stepped(capacity: u64) -> PoolOnHost {
+    PoolOnHost::new(held_back(sized(capacity)), Options::default())
 }
 
 #[test]
 fn new_memory_that_one_stream_does_not_need_serves_the_others_at_once() {
-    let (driver, pool) = stepped(HostOptions::default().capacity);
+    let PoolOnHost { driver, pool } = stepped(HostOptions::default().capacity);
     let mut blocks = Vec::new();
     for _ in 0..4 {
         let stream = driver.stream_create(HOME).unwrap();
@@ -69,7 +64,7 @@ type Free = fn(&Pool, Address, StreamHandle) -> Result<()>;
 /// One stream asks for a block each time, another works on it and frees it. That one is always at work, `behind` blocks
 /// later. `beside`: so many bytes are live all the time.
 fn pipeline(capacity: u64, beside: u64, registered: bool, behind: u64, free: Free) -> Passage {
-    let (driver, pool) = stepped(capacity);
+    let PoolOnHost { driver, pool } = stepped(capacity);
     let [producer, consumer] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
     if registered {
         pool.stream_register(0, producer).unwrap();
@@ -83,7 +78,7 @@ fn pipeline(capacity: u64, beside: u64, registered: bool, behind: u64, free: Fre
         });
         driver.host_call(HOME, stream, work).unwrap();
     };
-    pool.malloc(beside, 0, StreamHandle::LEGACY, 0).unwrap();
+    pool.malloc(beside, 0, LEGACY, 0).unwrap();
     let (mut blocks, mut late) = (Vec::new(), 0);
     for number in 0..200_u64 {
         let block = pool.malloc(16 * MIB, 0, producer, 0).unwrap();
@@ -139,7 +134,7 @@ fn a_stream_that_is_made_to_wait_does_so_for_the_oldest_work_that_will_do() {
 #[test]
 fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it() {
     for (freed, waits, held) in [(200 * MIB, 1, 1400 * MIB), (8 * MIB, 0, 1408 * MIB)] {
-        let (driver, pool) = stepped(64 << 30);
+        let PoolOnHost { driver, pool } = stepped(64 << 30);
         let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
         pool.malloc(800 * MIB, 0, asker, 0).unwrap();
         let pending = pool.malloc(freed, 0, other, 0).unwrap();
@@ -158,7 +153,7 @@ fn a_pool_that_grows_takes_what_other_streams_freed_first_if_that_is_much_of_it(
 #[test]
 fn a_stream_with_nothing_to_do_gets_a_little_new_memory_rather_than_wait() {
     let asks = |busy: bool, bytes: u64| {
-        let (driver, pool) = stepped(64 << 30);
+        let PoolOnHost { driver, pool } = stepped(64 << 30);
         let [asker, other] = [(); 2].map(|()| driver.stream_create(HOME).unwrap());
         let beside = pool.malloc(1600 * MIB, 0, asker, 0).unwrap();
         let pending = pool.malloc(bytes, 0, other, 0).unwrap();
@@ -180,29 +175,25 @@ fn a_stream_with_nothing_to_do_gets_a_little_new_memory_rather_than_wait() {
 
 /// Random sizes as fast as they come: more would be moved than there is time for.
 fn random_sizes(pool: &Pool, seed: u64, steps: u32) {
-    let mut state = seed;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut random = Random(seed);
     let mut live: Vec<(_, u64)> = Vec::new();
     let mut bytes = 0;
     for _ in 0..steps {
-        let size = 1 + next() % (64 * MIB);
-        if bytes + size <= 1000 * MIB && (live.is_empty() || next() % 4 > 0) {
-            live.push((pool.malloc(size, 0, StreamHandle::LEGACY, 0).unwrap(), size));
+        let size = 1 + random.below(64 * MIB);
+        if bytes + size <= 1000 * MIB && (live.is_empty() || random.below(4) > 0) {
+            live.push((pool.malloc(size, 0, LEGACY, 0).unwrap(), size));
             bytes += size;
         } else if !live.is_empty() {
-            let (block, size) = live.swap_remove(next() as usize % live.len());
-            pool.free(block, StreamHandle::LEGACY).unwrap();
+            let (block, size) = live.swap_remove(random.below(live.len() as u64) as usize);
+            pool.free(block, LEGACY).unwrap();
             bytes -= size;
         }
     }
-    live.into_iter().for_each(|(block, _)| pool.free(block, StreamHandle::LEGACY).unwrap());
+    live.into_iter().for_each(|(block, _)| pool.free(block, LEGACY).unwrap());
 }
 
 fn grows_instead_of_moving_for_ever(location: Location) {
-    let (_driver, pool) = pool(Options { location, ..Options::default() });
+    let pool = pool(Options { location, ..Options::default() });
     let mut steals = Vec::new();
     for seed in 0..6 {
         random_sizes(&pool, seed, 60_000);
@@ -221,15 +212,15 @@ fn a_pool_that_would_do_nothing_but_move_grows_instead_and_stays_within_bounds()
 
 #[test]
 fn a_pinned_pool_does_too() {
-    grows_instead_of_moving_for_ever(Location::Host { numa_node: None });
+    grows_instead_of_moving_for_ever(PINNED);
 }
 
 #[test]
 fn a_small_pool_has_small_chunks_though_one_request_is_most_of_it() {
-    let (_driver, pool) = pool(Options::default());
-    let first = pool.malloc(285 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
-    pool.free(first, StreamHandle::LEGACY).unwrap();
-    pool.malloc(17 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    let pool = pool(Options::default());
+    let first = pool.malloc(285 * MIB, 0, LEGACY, 0).unwrap();
+    pool.free(first, LEGACY).unwrap();
+    pool.malloc(17 * MIB, 0, LEGACY, 0).unwrap();
     pool.trim(0, 0).unwrap();
     assert_eq!(pool.stats(0).unwrap().physical, 24 * MIB, "three chunks of 8 MiB");
     pool.check(0).unwrap();
@@ -237,14 +228,14 @@ fn a_small_pool_has_small_chunks_though_one_request_is_most_of_it() {
 
 #[test]
 fn a_small_pool_in_use_has_chunks_of_a_page() {
-    let (_driver, pool) = pool(Options::default());
+    let pool = pool(Options::default());
     for _ in 0..8192 {
-        let block = pool.malloc(512, 0, StreamHandle::LEGACY, 0).unwrap();
-        pool.free(block, StreamHandle::LEGACY).unwrap();
+        let block = pool.malloc(512, 0, LEGACY, 0).unwrap();
+        pool.free(block, LEGACY).unwrap();
     }
-    let first = pool.malloc(285 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
-    pool.free(first, StreamHandle::LEGACY).unwrap();
-    pool.malloc(17 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    let first = pool.malloc(285 * MIB, 0, LEGACY, 0).unwrap();
+    pool.free(first, LEGACY).unwrap();
+    pool.malloc(17 * MIB, 0, LEGACY, 0).unwrap();
     pool.trim(0, 0).unwrap();
     assert_eq!(pool.stats(0).unwrap().physical, 18 * MIB, "nine chunks of 2 MiB");
     pool.check(0).unwrap();
@@ -252,11 +243,10 @@ fn a_small_pool_in_use_has_chunks_of_a_page() {
 
 #[test]
 fn the_longest_needs_of_a_large_pool_get_the_largest_chunks() {
-    let host = HostOptions { capacity: 64 << 30, ..HostOptions::default() };
-    let (_driver, pool) = pool_on(host, Options::default());
+    let PoolOnHost { pool, .. } = PoolOnHost::new(sized(64 << 30), Options::default());
     let chunks_for = |bytes| {
         let before = pool.stats(0).unwrap().growths;
-        pool.malloc(bytes, 0, StreamHandle::LEGACY, 0).unwrap();
+        pool.malloc(bytes, 0, LEGACY, 0).unwrap();
         pool.stats(0).unwrap().growths - before
     };
     (0..36).for_each(|_| _ = chunks_for(1024 * MIB));
@@ -267,7 +257,7 @@ fn the_longest_needs_of_a_large_pool_get_the_largest_chunks() {
 
 #[test]
 fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
-    let (_driver, pool) = pool(Options { limit: 1100 * MIB, ..Options::default() });
+    let pool = pool(Options { limit: 1100 * MIB, ..Options::default() });
     for seed in 0..4 {
         random_sizes(&pool, seed, 20_000);
     }
@@ -277,59 +267,45 @@ fn under_a_limit_memory_is_moved_whatever_time_it_takes() {
 
 #[test]
 fn idle_memory_goes_back_by_itself_where_that_is_asked_for() {
-    let (_driver, pool) = pool(Options { give_back_ms: 40, ..Options::default() });
-    let stays = pool.malloc(16 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    let pool = pool(Options { give_back_ms: 40, ..Options::default() });
+    let stays = pool.malloc(16 * MIB, 0, LEGACY, 0).unwrap();
     for round in 1..=3 {
-        let block = pool.malloc(256 * MIB, 0, StreamHandle::LEGACY, 0).unwrap();
-        pool.free(block, StreamHandle::LEGACY).unwrap();
-        let begun = std::time::Instant::now();
-        while pool.stats(0).unwrap().physical > 18 * MIB {
-            assert!(begun.elapsed().as_secs() < 60, "round {round}: {:?}", pool.stats(0));
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let block = pool.malloc(256 * MIB, 0, LEGACY, 0).unwrap();
+        pool.free(block, LEGACY).unwrap();
+        becomes(&format!("idle, round {round}"), &true, || pool.stats(0).unwrap().physical <= 18 * MIB);
         pool.check(0).unwrap();
     }
-    pool.free(stays, StreamHandle::LEGACY).unwrap();
+    pool.free(stays, LEGACY).unwrap();
     // Its end does not wait for the next look.
-    let (_driver, slow) = self::pool(Options { give_back_ms: u32::MAX, ..Options::default() });
-    slow.malloc(MIB, 0, StreamHandle::LEGACY, 0).unwrap();
+    let slow = self::pool(Options { give_back_ms: u32::MAX, ..Options::default() });
+    slow.malloc(MIB, 0, LEGACY, 0).unwrap();
     drop((pool, slow));
 }
 
-/// A mark every 512 KiB of a block, and in its last word.
-fn marks(at: u64, bytes: u64) -> impl Iterator<Item = *mut u64> {
-    (0..bytes / 8 * 8).step_by(512 << 10).chain([bytes / 8 * 8 - 8]).map(move |offset| (at + offset) as *mut u64)
-}
+/// How far apart the marks in a block are.
+const MARKS: u64 = 512 << 10;
 
 #[test]
 fn pinned_memory_of_random_sizes_stays_close_to_what_is_live_and_no_block_reaches_into_another() {
-    let location = Location::Host { numa_node: None };
     for seed in 1..=3 {
-        let (_driver, pool) = pool(Options { location, ..Options::default() });
-        let mut random = random::Random(seed);
-        let mut live: Vec<(u64, u64)> = Vec::new();
-        let (mut bytes, mut peak, mut number) = (0, 0, seed << 32);
-        for _ in 0..6000 {
+        let pool = pool(Options { location: PINNED, ..Options::default() });
+        let mut random = Random(seed);
+        let mut live: Vec<(Address, u64, u64)> = Vec::new();
+        let (mut bytes, mut peak) = (0, 0);
+        for number in 1..=6000 {
             let most = 1 << (13 + random.below(12));
             let size = 4096 + random.below(most);
             if bytes + size < 1000 * MIB && (live.is_empty() || random.below(100) < 73) {
-                let at = pool.malloc(size, 0, StreamHandle::LEGACY, 0).unwrap().0;
-                number += 1;
-                // SAFETY: the host driver's memory is the process's, and the block is ours.
-                marks(at, size).for_each(|mark| unsafe { mark.write(number ^ mark as u64) });
-                live.push((at, size));
+                let at = pool.malloc(size, 0, LEGACY, 0).unwrap();
+                mark(at, size, MARKS, number << 32);
+                live.push((at, size, number << 32));
                 bytes += size;
                 peak = peak.max(bytes);
             } else {
-                let (at, size) = live.swap_remove(random.below(live.len() as u64) as usize);
-                // SAFETY: as above.
-                let mut seen = marks(at, size).map(|mark| unsafe { mark.read() } ^ mark as u64);
-                let first = seen.next().unwrap();
-                assert!(
-                    seen.all(|word| word == first),
-                    "seed {seed}: the block of {size} bytes at {at:#x} was written over"
-                );
-                pool.free(forebay::units::Address(at), StreamHandle::LEGACY).unwrap();
+                let (at, size, owner) = live.swap_remove(random.below(live.len() as u64) as usize);
+                let wrong = wrong_marks(at, size, MARKS, owner);
+                assert_eq!(wrong, 0, "seed {seed}: the block of {size} bytes at {at} was written over");
+                pool.free(at, LEGACY).unwrap();
                 bytes -= size;
             }
         }

@@ -1,24 +1,21 @@
 //! The ctypes examples: those that need no GPU run on the host driver, the others must at least be valid Python.
 //! `tests/gpu/run.sh` runs the others on a GPU.
 
-mod support;
+mod kit;
 
 use std::process::Command;
 
-use support::{files, library, on_host, root, run, scratch};
+use kit::programs::{files, python, root, run, scratch};
 
 const FOLDER: &str = "examples/python-ctypes";
 
-fn python() -> Command {
-    let mut command = on_host("python3");
-    // The repository stays clean, and a stale cache of another version is never read.
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_LIBRARY", library()).current_dir(root().join(FOLDER));
-    command
+fn example(words: &[&str]) -> String {
+    run(python().args(words).current_dir(root().join(FOLDER)))
 }
 
 #[test]
 fn host_demo_shares_one_pool() {
-    let out = run(python().arg("host_demo.py"));
+    let out = example(&["host_demo.py"]);
     assert!(out.contains("driver host"), "{out}");
     assert!(!out.contains("FAIL"), "{out}");
     for line in [
@@ -34,7 +31,7 @@ fn host_demo_shares_one_pool() {
 
 #[test]
 fn bad_frees_are_errors() {
-    let out = run(python().args(["exceptions.py", "bad_frees"]));
+    let out = example(&["exceptions.py", "bad_frees"]);
     assert!(out.contains("ok   freed twice") && !out.contains("FAIL"), "{out}");
 }
 

@@ -1,12 +1,12 @@
 //! The Python package: its tests and its examples on the host driver, through ctypes and through its extension, and an
 //! installation with pip.
 
-mod support;
+mod kit;
 
 use std::path::Path;
 use std::process::Command;
 
-use support::{files, library, on_host, plain, root, run, scratch};
+use kit::programs::{files, library, on_host, plain, root, run, scratch};
 
 /// Which implementation of the hot calls is demanded.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ enum Calls {
 const BOTH: [Calls; 2] = [Calls::Ctypes, Calls::Extension];
 
 fn python(calls: Calls) -> Command {
-    let mut command = on_host("python3");
+    let mut command = kit::programs::python();
     let wish = match calls {
         Calls::Ctypes => "0",
         Calls::Extension => {
@@ -26,12 +26,7 @@ fn python(calls: Calls) -> Command {
             "1"
         }
     };
-    command
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("PYTHONPATH", root().join("python"))
-        .env("FOREBAY_LIBRARY", library())
-        .env("FOREBAY_PYTHON_FAST", wish)
-        .current_dir(root());
+    command.env("PYTHONPATH", root().join("python")).env("FOREBAY_PYTHON_FAST", wish).current_dir(root());
     command
 }
 

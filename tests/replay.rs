@@ -1,6 +1,6 @@
 //! The replay example on the host driver: its figures, its two forms of output, and what it says of bad input.
 
-mod support;
+mod kit;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use support::{on_host, plain, root, run, scratch};
+use kit::programs::{on_host, plain, root, run, scratch};
+use kit::random::Random;
 
 /// What other programs read from `--json`.
 const KEYS: [&str; 12] = [
@@ -249,18 +250,14 @@ fn without_a_gpu_the_error_names_the_host_driver() {
 
 /// Blocks of all lengths on two streams, each freed by the other now and then: more moves than their share of the time pays for.
 fn shuffled() -> PathBuf {
-    let (mut text, mut live, mut state) = (String::new(), Vec::new(), 1_u64);
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let (mut text, mut live, mut random) = (String::new(), Vec::new(), Random(1));
     for id in 0..20_000 {
-        let stream = 1 + random(2);
+        let stream = 1 + random.below(2);
         if live.len() > 60 {
-            let old = live.swap_remove(random(60) as usize);
+            let old = live.swap_remove(random.below(60) as usize);
             writeln!(text, "f,{old},0,{stream}").expect("a string takes all");
         }
-        writeln!(text, "a,{id},{},{stream}", 1 + random(24 << 20)).expect("a string takes all");
+        writeln!(text, "a,{id},{},{stream}", 1 + random.below(24 << 20)).expect("a string takes all");
         live.push(id);
     }
     written("shuffled", &text)

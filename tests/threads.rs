@@ -2,29 +2,21 @@
 //! hands all the time, and every equation must hold whenever all threads stand still.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+mod kit;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use forebay::driver::Driver;
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::host::{HostDriver, HostOptions};
 use forebay::pool::{Options, Pool};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::units::{Address, StreamHandle};
 
-const KIB: u64 = 1 << 10;
-const LEGACY: StreamHandle = StreamHandle::LEGACY;
-
-/// xorshift64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use kit::driver::{HOME, LEGACY, held_back, sized};
+use kit::memory::{KIB, MIB, mark, wrong_marks};
+use kit::pool::PoolOnHost;
+use kit::random::Random;
 
 type Block = (Address, StreamHandle);
 
@@ -51,7 +43,7 @@ impl World {
     }
 
     fn work(&self, seed: u64, own: StreamHandle) {
-        let mut dice = Dice(seed * 7919 + 1);
+        let mut dice = Random(seed * 7919 + 1);
         let mut live: Vec<Block> = Vec::new();
         while !self.ends.load(Ordering::Relaxed) {
             let _at_work = self.still.read().unwrap();
@@ -81,16 +73,11 @@ impl World {
 
 #[test]
 fn every_equation_holds_whenever_all_threads_stand_still() {
-    let driver = Arc::new(HostDriver::new(HostOptions { capacity: 8 << 30, ..HostOptions::default() }).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
-    let stream = || {
-        let stream = driver.stream_create(DeviceId(0)).unwrap();
-        pool.stream_register(0, stream).unwrap();
-        stream
-    };
-    let (shared, own): (Vec<_>, Vec<_>) = ((0..4).map(|_| stream()).collect(), (0..4).map(|_| stream()).collect());
+    let alone = PoolOnHost::new(sized(8 << 30), Options::default());
+    let streams = || (0..4).map(|_| alone.registered()).collect::<Vec<_>>();
+    let (shared, own, pool) = (streams(), streams(), &alone.pool);
     let world = World {
-        pool: Arc::clone(&pool),
+        pool: Arc::clone(pool),
         shared,
         passed: Mutex::default(),
         still: RwLock::new(()),
@@ -114,64 +101,39 @@ fn every_equation_holds_whenever_all_threads_stand_still() {
     pool.check(0).unwrap();
 }
 
-/// Work on every 64 KiB of a block: `work` gets the address and what belongs there.
-fn queue(
-    driver: &HostDriver,
-    stream: StreamHandle,
-    block: (Address, u64),
-    pattern: u64,
-    work: fn(*mut u64, u64) -> u64,
-) -> Arc<AtomicU64> {
-    let sum = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&sum);
-    let call = move || {
-        for offset in (0..block.1).step_by(64 << 10) {
-            seen.fetch_add(work((block.0.0 + offset) as *mut u64, pattern ^ offset), Ordering::Relaxed);
-        }
-    };
-    driver.host_call(DeviceId(0), stream, Box::new(call)).unwrap();
-    sum
-}
-
 /// A thread that writes to its blocks and reads them again before it frees them, with all of that still to be run when it does.
 /// Returns how many words were not what it wrote.
 fn lag(pool: &Pool, driver: &HostDriver, seed: u64, steps: u64) -> u64 {
-    let mut dice = Dice(seed * 104_729 + 1);
-    let own = driver.stream_create(DeviceId(0)).unwrap();
-    let (mut live, mut sums) = (Vec::new(), Vec::new());
+    let mut dice = Random(seed * 104_729 + 1);
+    let own = driver.stream_create(HOME).unwrap();
+    let (mut live, wrong) = (Vec::new(), Arc::new(AtomicU64::new(0)));
     for step in 0..steps {
         if live.len() < 4 && dice.below(100) < 60 {
             let bytes = (1 + dice.below(40)) * 64 * KIB;
-            let block = (pool.malloc(bytes, 0, own, 0).unwrap(), bytes);
-            let pattern = seed << 48 | step << 24;
-            // SAFETY: the pool promised this memory to this block until its queued work is done.
-            queue(driver, own, block, pattern, |at, word| unsafe {
-                at.write_volatile(word);
-                0
-            });
-            live.push((block, pattern));
+            let (at, owner) = (pool.malloc(bytes, 0, own, 0).unwrap(), seed << 48 | step << 24);
+            driver.host_call(HOME, own, Box::new(move || mark(at, bytes, 64 * KIB, owner))).unwrap();
+            live.push((at, bytes, owner));
         } else if !live.is_empty() {
-            let (block, pattern) = live.swap_remove(dice.below(live.len() as u64) as usize);
-            // SAFETY: as above.
-            sums.push(queue(driver, own, block, pattern, |at, word| u64::from(unsafe { at.read_volatile() } != word)));
-            pool.free(block.0, own).unwrap();
+            let (at, bytes, owner) = live.swap_remove(dice.below(live.len() as u64) as usize);
+            let seen = Arc::clone(&wrong);
+            let check = move || _ = seen.fetch_add(wrong_marks(at, bytes, 64 * KIB, owner), Ordering::Relaxed);
+            driver.host_call(HOME, own, Box::new(check)).unwrap();
+            pool.free(at, own).unwrap();
         }
         for _ in 0..dice.below(4) {
-            driver.step(DeviceId(0), own).unwrap();
+            driver.step(HOME, own).unwrap();
         }
     }
-    live.into_iter().for_each(|(block, _)| pool.free(block.0, own).unwrap());
-    driver.run_stream(DeviceId(0), own).unwrap();
-    driver.stream_synchronize(DeviceId(0), own).unwrap();
-    sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum()
+    live.into_iter().for_each(|(at, ..)| pool.free(at, own).unwrap());
+    driver.run_stream(HOME, own).unwrap();
+    driver.stream_synchronize(HOME, own).unwrap();
+    wrong.load(Ordering::Relaxed)
 }
 
 #[test]
 fn streams_that_were_not_registered_never_get_each_others_memory_too_early() {
-    let host =
-        HostOptions { capacity: 44 << 20, granularity: 64 << 10, clock: Clock::Manual, ..HostOptions::default() };
-    let driver = Arc::new(HostDriver::new(host).unwrap());
-    let pool = Pool::with_driver(Arc::clone(&driver) as Arc<dyn Driver>, Options::default()).unwrap();
+    let host = held_back(HostOptions { granularity: 64 * KIB, ..sized(44 * MIB) });
+    let PoolOnHost { driver, pool } = PoolOnHost::new(host, Options::default());
     let wrong: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (1..=4)
             .map(|seed| {

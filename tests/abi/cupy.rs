@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use crate::common::*;
-use crate::support::{has, library, plain, run};
+use crate::kit::abi::*;
+use crate::kit::process::in_child;
+use crate::kit::programs::{Folder, lacks, library, plain, run};
 use forebay::abi::cupy::allocator::*;
 
 #[test]
@@ -59,16 +60,12 @@ fn the_stream_getter_says_on_which_stream() {
 
 #[test]
 fn with_python_a_failure_is_cupys_own_exception_with_the_report() {
-    if !has("python3") {
-        println!("skipped: this machine has no Python");
+    if lacks("python3") {
         return;
     }
-    let folder = std::env::temp_dir().join(format!("forebay-cupy-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("cupy");
     let mut python = plain("python3");
     // -I: a CuPy that is installed must not be found before the test has written its own.
-    python.args(["-I", "-S", "-B", "-c", include_str!("cupy.py")]).arg(library()).arg(&folder);
-    let out = run(python.env("FOREBAY_DRIVER", driver()));
-    let _ = std::fs::remove_dir_all(&folder);
-    assert_eq!(out, "cupy hooks: right\n");
+    python.args(["-I", "-S", "-B", "-c", include_str!("cupy.py")]).arg(library()).arg(folder.path());
+    assert_eq!(run(python.env("FOREBAY_DRIVER", driver())), "cupy hooks: right\n");
 }

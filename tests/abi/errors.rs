@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::common::*;
+use crate::kit::abi::*;
 use forebay::abi::core::status::{forebay_last_error_message, forebay_status_text};
 use forebay::abi::pool::create::*;
 use forebay::abi::pool::limits::{forebay_add_pressure_callback, forebay_get_limit};

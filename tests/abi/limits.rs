@@ -1,6 +1,6 @@
 //! Limits, fractions, trimming, and running out.
 
-use crate::common::*;
+use crate::kit::abi::*;
 use forebay::abi::pool::limits::forebay_trim;
 
 #[test]

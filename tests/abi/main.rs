@@ -8,12 +8,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "../support/block_bytes.rs"]
-mod block_bytes;
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../support/mod.rs"]
-mod support;
+#[path = "../kit/mod.rs"]
+mod kit;
 
 mod at_once;
 mod cupy;

@@ -1,6 +1,7 @@
 //! Allocating, freeing, and what is known of a block.
 
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::process::in_child;
 use forebay::abi::pool::memory::{forebay_base_address, forebay_block_size, forebay_block_size_for, forebay_malloc};
 
 const KIB: u64 = 1 << 10;

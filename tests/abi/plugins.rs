@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::common::*;
+use crate::kit::abi::*;
 use forebay::abi::core::handle::ForebayPool;
 use forebay::abi::pool::memory::{ForebayFramework, forebay_free_behind_everything, forebay_malloc_for};
 use forebay::abi::resource::host::{forebay_host_register, forebay_host_unregister};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay::abi::pool::create::*;
 use forebay::abi::pool::snapshot::forebay_set_mapping_observer;
 
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::process::in_child;
 
 #[test]
 fn a_pool_says_which_driver_and_how_many_devices_it_has_and_takes_no_memory() {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::*;
+use crate::kit::abi::*;
 
 /// What a callback may use.
 struct User {

@@ -1,6 +1,6 @@
 //! Private pools: memory for captured graphs.
 
-use crate::common::*;
+use crate::kit::abi::*;
 
 #[test]
 fn private_memory_is_reused_within_its_pool_and_nowhere_else() {

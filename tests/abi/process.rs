@@ -1,19 +1,8 @@
 //! What happens to the whole process: forks and exits. Each in a process of its own.
 
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::process::{forked, in_child};
 use forebay::abi::pool::create::{forebay_options_init, forebay_pool_create};
-
-/// Runs `work` in a forked child and waits for it; a failed assertion there is a failure here.
-fn forked(work: impl FnOnce()) {
-    let id = unsafe { libc::fork() };
-    if id == 0 {
-        let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_ok();
-        unsafe { libc::_exit(if fine { 0 } else { 9 }) };
-    }
-    let mut status = 0;
-    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
-    assert_eq!(status, 0, "the child's wait status");
-}
 
 #[test]
 fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {

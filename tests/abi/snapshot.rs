@@ -7,7 +7,8 @@ use forebay::abi::pool::snapshot::*;
 use forebay::abi::torch::allocator::*;
 use forebay::abi::torch::pools::*;
 
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::process::in_child;
 
 fn blocks(pool: &Pool) -> Vec<ForebayBlock> {
     unsafe extern "C" fn visit(context: *mut c_void, block: *const ForebayBlock) {

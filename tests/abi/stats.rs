@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use forebay::driver::{Choice, open};
 
-use crate::block_bytes::block_bytes;
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::memory::block_bytes;
 
 #[test]
 fn the_figures_add_up_after_every_step() {

@@ -1,6 +1,7 @@
 //! Streams: registered or not, created and destroyed, and the default ones.
 
-use crate::common::*;
+use crate::kit::abi::*;
+use crate::kit::process::in_child;
 
 #[test]
 fn the_legacy_stream_has_two_names_and_is_one() {

@@ -1,16 +1,7 @@
 //! Many threads at once, with the data checked.
 
-use crate::common::*;
-
-/// A small generator: the same steps in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
+use crate::kit::abi::*;
+use crate::kit::random::Random;
 
 /// Sizes as frameworks ask for them: many small ones, some large.
 fn size(random: &mut Random) -> u64 {

@@ -2,53 +2,41 @@
 //!
 //! The programs are built here, against the shared library: what is thrown must pass real C++ frames.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::driver;
-use crate::support::{cxx, has, link_library, plain, run};
+use crate::kit::abi::driver;
+use crate::kit::programs::{Folder, cxx, has, lacks, link_library, plain, run};
 
-/// A folder of this process' own, with the sources and the library: the tests may run far from where they were built.
-struct Folder(PathBuf);
+/// A folder with the sources and the library.
+struct Sources(Folder);
 
-impl Folder {
+impl Sources {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("forebay-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new(name);
         for (file, text) in [
             ("forebay.h", include_str!("../../include/forebay.h")),
             ("torch.cc", include_str!("torch.cc")),
             ("c10.h", include_str!("c10.h")),
             ("c10.cc", include_str!("c10.cc")),
         ] {
-            std::fs::write(folder.join(file), text).unwrap();
+            folder.with(file, text);
         }
-        link_library(&folder);
+        link_library(folder.path());
         Self(folder)
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
     }
 
     /// Runs the C++ compiler in the folder.
     fn compile(&self, arguments: &[&str]) {
         run(Command::new(compiler())
-            .current_dir(&self.0)
+            .current_dir(self.0.path())
             .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-pthread"])
             .args(arguments)
             .args(["-L.", "-Wl,-rpath,$ORIGIN"]));
     }
 
     fn run(&self, program: &str, variables: &[(&str, &str)], arguments: &[&str]) -> String {
-        let mut command = plain(self.path().join(program));
+        let mut command = plain(self.0.path().join(program));
         run(command.env("FOREBAY_DRIVER", driver()).envs(variables.iter().copied()).args(arguments))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -58,30 +46,22 @@ fn compiler() -> String {
     if has("c++") { "c++".into() } else { cxx() }
 }
 
-fn no_compiler() -> bool {
-    let missing = !has(&compiler());
-    if missing {
-        println!("skipped: this machine has no C++ compiler");
-    }
-    missing
-}
-
 #[test]
 fn without_pytorchs_classes_a_failure_is_a_runtime_error_with_the_report() {
-    if no_compiler() {
+    if lacks(&compiler()) {
         return;
     }
-    let folder = Folder::new("torch");
+    let folder = Sources::new("torch");
     folder.compile(&["torch.cc", "-o", "plain", "-lforebay"]);
     assert_eq!(folder.run("plain", &[], &[]), "torch hooks: right\n");
 }
 
 #[test]
 fn with_pytorchs_classes_want_of_memory_is_pytorchs_own_exception() {
-    if no_compiler() {
+    if lacks(&compiler()) {
         return;
     }
-    let folder = Folder::new("c10");
+    let folder = Sources::new("c10");
     folder.compile(&["-shared", "-fPIC", "c10.cc", "-o", "libc10.so", "-Wl,-soname,libc10.so"]);
     folder.compile(&[
         "-shared",
@@ -99,10 +79,10 @@ fn with_pytorchs_classes_want_of_memory_is_pytorchs_own_exception() {
 
 #[test]
 fn without_a_driver_init_and_malloc_throw_and_the_rest_does_nothing() {
-    if no_compiler() {
+    if lacks(&compiler()) {
         return;
     }
-    let folder = Folder::new("torch-no-driver");
+    let folder = Sources::new("torch-no-driver");
     folder.compile(&["torch.cc", "-o", "plain", "-lforebay"]);
     let none = [("FOREBAY_DRIVER", "cuda"), ("CUDA_VISIBLE_DEVICES", "")];
     assert_eq!(folder.run("plain", &none, &["no-driver"]), "without a driver: right\n");

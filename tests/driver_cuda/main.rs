@@ -11,45 +11,40 @@ mod calls;
 mod current;
 mod fake;
 mod host_memory;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod older;
 mod pools;
 mod sharing;
 mod virtual_memory;
 mod whole;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay::units::{DeviceId, StreamHandle};
+use forebay::units::StreamHandle;
 
-const DEVICE: DeviceId = DeviceId(0);
-const MIB: u64 = 1 << 20;
+use kit::driver::HOME as DEVICE;
+use kit::memory::MIB;
+use kit::process::role;
+use kit::programs::{Folder, cc, says};
+
 const STREAM: StreamHandle = StreamHandle(0x5000);
 
 const FAKE: &str = include_str!("fake.c");
 
-/// Compiles a libcuda into a directory of its own.
-fn build(name: &str, flags: &[&str]) -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
-    let (source, library) = (place.join("fake.c"), place.join("libcuda.so"));
-    std::fs::write(&source, FAKE).unwrap();
-    let mut compile = Command::new("cc");
-    compile.args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(flags);
-    assert!(compile.status().expect("a C compiler").success(), "{compile:?}");
+/// Compiles a libcuda into a folder of its own.
+fn build(name: &str, flags: &[&str]) -> Folder {
+    let place = Folder::new(&format!("libcuda-{name}"));
+    let (source, library) = (place.with("fake.c", FAKE), place.path().join("libcuda.so"));
+    kit::programs::run(Command::new(cc()).args(["-w", "-shared", "-fPIC", "-o"]).arg(library).arg(source).args(flags));
     place
 }
 
 /// Runs an ignored test of a module in a process that finds the library.
-fn run(test: &str, library: &Path, environment: &[(&str, &str)]) {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
-    child.env("LD_LIBRARY_PATH", library).env("FAKE_LIBRARY", library.join("libcuda.so"));
-    child.envs(environment.iter().copied());
-    let output = child.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
-    let _ = std::fs::remove_dir_all(library);
+fn run(test: &str, library: &Folder, environment: &[(&str, &str)]) {
+    let mut child = role(test);
+    child.env("LD_LIBRARY_PATH", library.path()).env("FAKE_LIBRARY", library.path().join("libcuda.so"));
+    says(child.envs(environment.iter().copied()), "1 passed");
 }
 
 #[test]
@@ -59,11 +54,10 @@ fn a_whole_libcuda() {
 
 #[test]
 fn a_libcuda_that_cannot_be_loaded_is_told_from_none() {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-broken-{}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
+    let place = Folder::new("libcuda-no-library");
     for name in ["libcuda.so", "libcuda.so.1"] {
         // What an installation that failed leaves.
-        std::fs::write(place.join(name), b"\x7fELF and no more").unwrap();
+        place.with(name, b"\x7fELF and no more");
     }
     run("older::child_broken", &place, &[("EXPECT", "file too short")]);
 }

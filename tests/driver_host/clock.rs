@@ -9,6 +9,7 @@ use forebay::driver::host::Clock;
 use forebay::driver::{Driver, ErrorKind};
 use forebay::units::{DeviceId, StreamHandle};
 
+use crate::kit::random::Random;
 use crate::{DEVICE, byte, chunk, driver, invalid, note};
 
 #[test]
@@ -231,17 +232,15 @@ fn threads_with_waits_across_their_streams_all_get_home() {
             for seed in 1..=4u64 {
                 let (driver, streams, events, ran) = (&driver, &streams, &events, &ran);
                 scope.spawn(move || {
-                    let mut random = seed;
+                    let mut random = Random(seed);
                     for _ in 0..2000 {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let (stream, event) =
-                            (streams[(random >> 33) as usize % 6], events[(random >> 40) as usize % 6]);
+                        let (stream, event) = (streams[random.below(6) as usize], events[random.below(6) as usize]);
                         let ran = Arc::clone(ran);
                         let count = Box::new(move || {
                             ran.fetch_add(1, Ordering::Relaxed);
                         });
                         driver.host_call(DEVICE, stream, count).unwrap();
-                        match (random >> 50) % 9 {
+                        match random.below(9) {
                             0..=2 => driver.event_record(DEVICE, event, stream).unwrap(),
                             3..=5 => driver.stream_wait(DEVICE, stream, event).unwrap(),
                             6 => driver.event_record_all(DEVICE, event).unwrap(),

@@ -11,8 +11,9 @@ use forebay::driver::{
 };
 use forebay::units::{Address, StreamHandle};
 
+use crate::kit::driver::held_back;
 use crate::processes::Holder;
-use crate::{DEVICE, GRANULE, LEGACY, MIB, PEER, byte, chunk, driver};
+use crate::{DEVICE, GRANULE, LEGACY, PEER, byte, chunk, driver, shareable};
 
 /// Something for every call to work on.
 struct Things {
@@ -40,8 +41,7 @@ struct Things {
 
 impl Things {
     fn new() -> Self {
-        let options = HostOptions { capacity: 64 * MIB, devices: 2, fabric: true, ..HostOptions::default() };
-        let driver = HostDriver::new(HostOptions { clock: Clock::Manual, ..options }).unwrap();
+        let driver = HostDriver::new(held_back(shareable())).unwrap();
         let (at, physical) = chunk(&driver);
         let place = Place::Device(DEVICE);
         let options = PhysicalOptions { place, share: Share::Fabric, rdma: false };

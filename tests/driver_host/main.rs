@@ -6,6 +6,8 @@
 mod clock;
 mod faults;
 mod host_memory;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod ledger;
 mod memory;
 mod pools;
@@ -18,16 +20,20 @@ use std::sync::Arc;
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Driver, ErrorKind, Physical, Result};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::units::Address;
 
-const DEVICE: DeviceId = DeviceId(0);
-const PEER: DeviceId = DeviceId(1);
-const LEGACY: StreamHandle = StreamHandle::LEGACY;
-const MIB: u64 = 1 << 20;
+use kit::driver::{HOME as DEVICE, LEGACY, PEER, host, small};
+use kit::memory::MIB;
+
 const GRANULE: u64 = 2 * MIB;
 
 fn driver(clock: Clock) -> Arc<HostDriver> {
-    Arc::new(HostDriver::new(HostOptions { capacity: 64 * MIB, devices: 2, clock, ..HostOptions::default() }).unwrap())
+    host(HostOptions { devices: 2, clock, ..small() })
+}
+
+/// Two devices whose memory can be shared in every way.
+fn shareable() -> HostOptions {
+    HostOptions { devices: 2, fabric: true, ..small() }
 }
 
 /// One granted chunk.

@@ -2,52 +2,44 @@
 //!
 //! A descriptor travels as the child's standard input, a blob in the environment.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use forebay::driver::host::{HostDriver, HostOptions};
+use forebay::driver::host::HostDriver;
 use forebay::driver::{
     Access, Blob, Driver, Physical, PhysicalOptions, Place, PoolOptions, Pools, Share, Sharing, VirtualMemory,
 };
 use forebay::units::Address;
 
-use crate::{DEVICE, GRANULE, LEGACY, MIB, PEER, byte, invalid, put};
+use crate::kit::process::{Other, from_hex, role, say, to_hex, told};
+use crate::kit::programs::says;
+use crate::{DEVICE, GRANULE, LEGACY, PEER, byte, invalid, put, shareable};
 
 const BLOB: &str = "FOREBAY_TEST_BLOB";
 const PARENT: &str = "FOREBAY_TEST_PARENT";
 const DONE: &str = "the child is done";
 
 fn driver() -> HostDriver {
-    let options = HostOptions { devices: 2, capacity: 64 * MIB, fabric: true, ..HostOptions::default() };
-    HostDriver::new(options).unwrap()
+    HostDriver::new(shareable()).unwrap()
 }
 
-fn child(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("processes::{role}"), "--ignored", "--nocapture"]).stderr(Stdio::inherit());
-    command
+fn child(name: &str) -> Command {
+    role(&format!("processes::{name}"))
 }
 
 /// Runs a child to its end.
 #[track_caller]
-fn succeeds(mut command: Command) {
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains(DONE), "{}: {text}", output.status);
+fn succeeds(command: &mut Command) {
+    says(command, DONE);
 }
 
-fn to_hex(blob: &Blob) -> String {
-    blob.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Blob {
-    std::array::from_fn(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).unwrap())
+fn to_blob(text: &str) -> Blob {
+    from_hex(text).try_into().unwrap()
 }
 
 fn blob_given() -> Blob {
-    from_hex(&std::env::var(BLOB).unwrap())
+    to_blob(&std::env::var(BLOB).unwrap())
 }
 
 fn descriptor_given() -> OwnedFd {
@@ -85,9 +77,7 @@ fn physical_memory_is_one_in_two_processes() {
     for place in [Place::Device(DEVICE), Place::HostNuma(1)] {
         let (driver, physical, at) = shared(place, Share::Fd);
         let fd = driver.export_fd(DEVICE, physical).unwrap();
-        let mut importer = child("child_imports_physical_memory");
-        importer.stdin(fd);
-        succeeds(importer);
+        succeeds(child("child_imports_physical_memory").stdin(fd));
         assert_eq!((byte(at), byte(at.plus(GRANULE - 1))), (6, 6), "what the child wrote at {place}");
     }
 }
@@ -113,8 +103,7 @@ fn child_imports_physical_memory() {
 
 #[test]
 fn memory_outlives_the_process_that_made_it() {
-    let exporter = child("child_exports_and_dies");
-    succeeds(exporter);
+    succeeds(&mut child("child_exports_and_dies"));
 }
 
 #[test]
@@ -145,9 +134,7 @@ fn child_imports_after_its_parent() {
 fn a_fabric_handle_works_while_its_process_lives() {
     let (driver, physical, at) = shared(Place::Device(DEVICE), Share::Fabric);
     let blob = driver.export_fabric(DEVICE, physical).unwrap();
-    let mut importer = child("child_imports_a_fabric_handle");
-    importer.env(BLOB, to_hex(&blob));
-    succeeds(importer);
+    succeeds(child("child_imports_a_fabric_handle").env(BLOB, to_hex(&blob)));
     assert_eq!(byte(at), 6);
 }
 
@@ -175,9 +162,8 @@ fn an_allocation_of_a_shared_pool_is_one_in_two_processes() {
         let at = driver.pool_allocate(DEVICE, pool, BLOCK, LEGACY).unwrap();
         driver.fill(DEVICE, at, 5, BLOCK, LEGACY).unwrap();
         let blob = driver.pool_export_pointer(DEVICE, at).unwrap();
-        let mut importer = child("child_imports_a_pool");
-        importer.stdin(driver.pool_export_fd(DEVICE, pool).unwrap()).env(BLOB, to_hex(&blob));
-        succeeds(importer);
+        let fd = driver.pool_export_fd(DEVICE, pool).unwrap();
+        succeeds(child("child_imports_a_pool").stdin(fd).env(BLOB, to_hex(&blob)));
         assert_eq!((byte(at), byte(at.plus(BLOCK - 1)), byte(first)), (6, 6, 0), "what the child wrote at {place}");
     }
 }
@@ -215,30 +201,15 @@ fn child_imports_a_pool() {
 
 /// A process that keeps a plain allocation of 8 KiB, full of fives, until this is dropped.
 pub struct Holder {
-    process: Child,
-    output: BufReader<ChildStdout>,
+    _process: Other,
     pub blob: Blob,
 }
 
 impl Holder {
     pub fn start() -> Self {
-        let mut command = child("child_holds_a_plain_allocation");
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.starts_with("blob:") {
-            line.clear();
-            assert!(output.read_line(&mut line).unwrap() > 0, "the child ended without a blob");
-        }
-        Self { process, output, blob: from_hex(&line["blob:".len()..]) }
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.output.read_to_end(&mut Vec::new());
-        let _ = self.process.wait();
+        let mut process = Other::start(&mut child("child_holds_a_plain_allocation"));
+        let blob = to_blob(&process.hear());
+        Self { _process: process, blob }
     }
 }
 
@@ -249,9 +220,8 @@ fn child_holds_a_plain_allocation() {
     driver.allocate(DEVICE, 4096).unwrap();
     let at = driver.allocate(DEVICE, 8192).unwrap();
     driver.fill(DEVICE, at, 5, 8192, LEGACY).unwrap();
-    println!("\nblob:{}", to_hex(&driver.ipc_export(DEVICE, at).unwrap()));
-    // The other side closes its end when it is done.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    say(to_hex(&driver.ipc_export(DEVICE, at).unwrap()));
+    told();
 }
 
 #[test]
@@ -291,9 +261,7 @@ fn what_was_freed_is_no_longer_shared() {
     let at = driver.allocate(DEVICE, 4096).unwrap();
     let blob = driver.ipc_export(DEVICE, at).unwrap();
     driver.free(DEVICE, at).unwrap();
-    let mut opener = child("child_is_refused_a_plain_allocation");
-    opener.env(BLOB, to_hex(&blob));
-    succeeds(opener);
+    succeeds(child("child_is_refused_a_plain_allocation").env(BLOB, to_hex(&blob)));
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Clock, HostDriver};
 use forebay::driver::{
     Access, Driver, ErrorKind, PhysicalOptions, Place, PoolOptions, Pools, Share, Sharing, VirtualMemory,
 };
 use forebay::units::Address;
 
-use crate::{DEVICE, GRANULE, LEGACY, MIB, PEER, byte, chunk, driver, invalid, put};
+use crate::{DEVICE, GRANULE, LEGACY, PEER, byte, chunk, driver, invalid, put, shareable};
 
 const SHARED: PoolOptions =
     PoolOptions { place: Some(Place::Device(DEVICE)), managed: false, share: true, max_size: 0 };
@@ -98,8 +98,7 @@ fn each_descriptor_has_its_own_place_in_the_file() {
 
 #[test]
 fn memory_that_was_not_made_for_it_cannot_leave() {
-    let options = HostOptions { fabric: true, devices: 2, capacity: 64 * MIB, ..HostOptions::default() };
-    let driver = HostDriver::new(options).unwrap();
+    let driver = HostDriver::new(shareable()).unwrap();
     let create = |share| {
         let options = PhysicalOptions { place: Place::Device(DEVICE), share, rdma: false };
         driver.create_with(DEVICE, GRANULE, &options).unwrap()
@@ -186,8 +185,7 @@ fn a_descriptor_moved_to_another_place_names_nothing_there() {
 
 #[test]
 fn blobs_of_another_purpose_and_garbage_are_refused() {
-    let options = HostOptions { fabric: true, devices: 2, capacity: 64 * MIB, ..HostOptions::default() };
-    let driver = HostDriver::new(options).unwrap();
+    let driver = HostDriver::new(shareable()).unwrap();
     let before = driver.usage();
     let plain = driver.allocate(DEVICE, 4096).unwrap();
     let legacy = driver.ipc_export(DEVICE, plain).unwrap();

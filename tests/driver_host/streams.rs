@@ -7,6 +7,7 @@ use forebay::driver::host::Clock;
 use forebay::driver::{Capture, Driver, ErrorKind};
 use forebay::units::{DeviceId, StreamHandle};
 
+use crate::kit::process::forked;
 use crate::{DEVICE, GRANULE, byte, chunk, driver, invalid, note};
 
 #[test]
@@ -64,17 +65,7 @@ fn a_forked_child_does_not_disturb_its_parent() {
     let (at, _) = chunk(&driver);
     driver.fill(DEVICE, at, 5, GRANULE, StreamHandle::LEGACY).unwrap();
     let identity = driver.stream_identity(DEVICE, StreamHandle::PER_THREAD).unwrap();
-    // SAFETY: the child looks at a driver that no other thread has, and leaves without unwinding.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            let same = driver.stream_identity(DEVICE, StreamHandle::PER_THREAD).is_ok_and(|found| found == identity);
-            libc::_exit(i32::from(!same));
-        }
-        let mut status = -1;
-        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-        assert_eq!(status, 0);
-    }
+    forked(|| assert_eq!(driver.stream_identity(DEVICE, StreamHandle::PER_THREAD).unwrap(), identity));
     assert_eq!(byte(at.plus(GRANULE - 1)), 5);
 }
 

@@ -5,15 +5,19 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
+#[path = "../kit/mod.rs"]
+mod kit;
 mod run;
 mod scenarios;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay::driver::host::{Call, HostDriver, Usage};
+use forebay::driver::host::{Call, Usage};
 use forebay::resource::ipc::serve;
 
-use run::{Run, becomes, of_process, small};
+use kit::driver::host;
+use kit::process::becomes;
+use run::{Run, of_process, small};
 use scenarios::{device_pool, own_pools, pinned_pool, plain, unshared_pools, virtual_memory};
 
 /// Descriptors and mappings are the whole process's: one test at a time.
@@ -26,7 +30,7 @@ type Fault = (Call, u64, bool);
 /// Runs a scenario with a fault on the `nth` call of a kind on one of the two drivers; answers how often each made it.
 fn run(name: &str, scenario: Scenario, fault: Option<Fault>) -> [Vec<u64>; 2] {
     let before = of_process();
-    let (home, away) = (Arc::new(HostDriver::new(small()).unwrap()), Arc::new(HostDriver::new(small()).unwrap()));
+    let (home, away) = (host(small()), host(small()));
     if let Some((call, nth, is_away)) = fault {
         if is_away { &away } else { &home }.fail(call, nth);
     }

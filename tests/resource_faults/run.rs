@@ -8,28 +8,22 @@ use forebay::driver::{Access, Driver, PoolAttribute};
 use forebay::error::{Error, Result};
 use forebay::resource::buffer::{Buffer, BufferInfo, From, export, export_legacy};
 use forebay::resource::memory_resource::MemoryResource;
-use forebay::units::{DeviceId, StreamHandle};
+use forebay::units::DeviceId;
 
-pub const HOME: DeviceId = DeviceId(0);
-pub const LEGACY: StreamHandle = StreamHandle::LEGACY;
+use crate::kit::driver::{LEGACY, sized};
+use crate::kit::process::{becomes, open_fds};
+
 pub const GRANULE: u64 = 64 << 10;
 pub const BYTES: u64 = 3 * GRANULE;
 
 pub fn small() -> HostOptions {
-    HostOptions {
-        devices: 2,
-        granularity: GRANULE,
-        capacity: 2 << 20,
-        host_capacity: 64 << 20,
-        ..HostOptions::default()
-    }
+    HostOptions { devices: 2, granularity: GRANULE, host_capacity: 64 << 20, ..sized(2 << 20) }
 }
 
 /// Open descriptors, and mappings of the host drivers' memory.
 pub fn of_process() -> (usize, usize) {
-    let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    (fds, maps.lines().filter(|line| line.contains("memfd:forebay-host")).count())
+    (open_fds().len(), maps.lines().filter(|line| line.contains("memfd:forebay-host")).count())
 }
 
 /// Waits until the exchange's thread for a peer has ended, which closes its descriptors in its own time.
@@ -42,16 +36,6 @@ fn settle() {
     while peers() && started.elapsed() < Duration::from_secs(2) {
         std::thread::sleep(Duration::from_micros(200));
     }
-}
-
-/// Waits for the same reason.
-#[track_caller]
-pub fn becomes<T: PartialEq + std::fmt::Debug>(what: &str, right: &T, now: impl Fn() -> T) {
-    let started = Instant::now();
-    while now() != *right && started.elapsed() < Duration::from_secs(2) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(now(), *right, "{what}");
 }
 
 /// A buffer that is open, and what must be in it.

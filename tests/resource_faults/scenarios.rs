@@ -12,7 +12,8 @@ use forebay::resource::pool_resource::OwnPool;
 use forebay::resource::virtual_memory::{VirtualLocation, VirtualOptions, VirtualResource};
 use forebay::units::{Address, DeviceId};
 
-use crate::run::{BYTES, GRANULE, HOME, LEGACY, Resource, Run, small};
+use crate::kit::driver::{HOME, LEGACY};
+use crate::run::{BYTES, GRANULE, Resource, Run, small};
 
 /// A pool of the driver, and the other side of it.
 pub fn shared_pool(run: &mut Run, kind: Kind) {

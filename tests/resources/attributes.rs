@@ -1,6 +1,6 @@
 //! The eight attributes of pools.
 
-use crate::kit::*;
+use crate::kit::resources::*;
 
 const SWITCHES: [Attribute; 3] = [
     Attribute::ReuseFollowEventDependencies,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use forebay::abi::resource::buffer::{ForebayReleaseFn, forebay_buffer_from_handle};
 
-use crate::kit::*;
+use crate::kit::process::in_child;
+use crate::kit::resources::*;
 
 /// One of each kind of resource that this machine has, and the kind's name.
 pub fn every_kind() -> Vec<(&'static str, Resource)> {

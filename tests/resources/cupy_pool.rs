@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::kit::*;
+use crate::kit::process::in_child;
+use crate::kit::resources::*;
 use forebay::abi::cupy::allocator::forebay_cupy_set_stream_getter;
 use forebay::abi::cupy::pool::*;
 

@@ -3,7 +3,7 @@
 use forebay::abi::resource::ipc::forebay_buffer_from_ipc_descriptor;
 use forebay::units::DeviceId;
 
-use crate::kit::*;
+use crate::kit::resources::*;
 use crate::other::{Other, descriptor_of, shareable};
 
 /// Where the driver's own 64 bytes are. Those of libcuda are not this library's to judge.
@@ -98,7 +98,7 @@ fn of_another_length() {
         });
         refused(made, Status::InvalidArgument, &["256"]);
     }
-    let mut random = crate::random::Random(1);
+    let mut random = crate::kit::random::Random(1);
     for _ in 0..500 {
         let mut bytes = [0; 256];
         bytes.fill_with(|| random.next() as u8);

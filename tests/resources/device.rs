@@ -1,6 +1,7 @@
 //! The driver's pool of a device.
 
-use crate::kit::*;
+use crate::kit::process::in_child;
+use crate::kit::resources::*;
 
 #[test]
 fn a_new_pool_keeps_data_and_says_what_it_is() {

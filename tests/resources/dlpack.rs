@@ -11,7 +11,7 @@ use dlpark::ffi::{
 use forebay::abi::resource::dlpack::*;
 
 use crate::buffers::every_kind;
-use crate::kit::*;
+use crate::kit::resources::*;
 
 fn exported(buffer: &Buffer) -> Outcome<*mut DLManagedTensorVersioned> {
     let mut out = std::ptr::null_mut();

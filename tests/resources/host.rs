@@ -1,6 +1,6 @@
 //! Page-locked host memory without streams.
 
-use crate::kit::*;
+use crate::kit::resources::*;
 use crate::pinned::round_trip;
 
 #[test]

@@ -2,16 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use forebay::abi::resource::ipc::{forebay_ipc_export, forebay_ipc_export_foreign};
+use forebay::abi::resource::ipc::forebay_ipc_export_foreign;
 use forebay::units::{Address, DeviceId};
 
-use crate::kit::*;
+use crate::kit::resources::*;
 use crate::other::{Other, descriptor_of, shareable};
-
-fn export(pool: &Pool, at: Block) -> Outcome<ForebayIpcDescriptor> {
-    let mut descriptor = ForebayIpcDescriptor { bytes: [0; 256] };
-    outcome(unsafe { forebay_ipc_export(pool.0, at as *const _, &raw mut descriptor) }).map(|()| descriptor)
-}
 
 /// What an import says that went well.
 fn came(path: Path, bytes: u64) -> String {
@@ -150,7 +145,7 @@ fn any_pointer_into_a_live_block_of_a_forebay_pool_goes() {
             let data = pattern(inside, size);
             pool.copy(block, data.as_ptr() as Block, size, LEGACY).unwrap();
             pool.synchronize(LEGACY).unwrap();
-            let descriptor = export(&pool, block + inside as usize).unwrap();
+            let descriptor = exported(&pool, block + inside as usize).unwrap();
             assert_eq!(other.import(&descriptor), came(Path::Fd, size - inside), "to the block's end");
             other.does(&format!("check {inside} {inside}"));
             other.does("write 99");

@@ -9,10 +9,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../support/random.rs"]
-mod random;
+#[path = "../kit/mod.rs"]
+mod kit;
 
 mod attributes;
 mod buffers;
@@ -22,7 +20,6 @@ mod device;
 mod dlpack;
 mod host;
 mod ipc;
-mod kit;
 mod managed;
 mod misuse;
 mod other;

@@ -1,6 +1,6 @@
 //! Managed memory.
 
-use crate::kit::*;
+use crate::kit::resources::*;
 
 #[test]
 fn a_new_pool_keeps_data_and_says_what_it_is() {

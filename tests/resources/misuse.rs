@@ -11,7 +11,7 @@ use forebay::abi::resource::ipc::*;
 use forebay::abi::resource::object::*;
 use forebay::abi::resource::options::*;
 
-use crate::kit::*;
+use crate::kit::resources::*;
 
 #[track_caller]
 fn null_told(status: Status, name: &str) {
@@ -266,12 +266,11 @@ fn sharing_is_refused_where_it_was_not_asked_for() {
     refused(pool.register(&[1; 16]), Status::Unsupported, &[]);
     refused(pool.allocate(0, LEGACY).unwrap().descriptor(), Status::InvalidArgument, &["0 bytes"]);
     let mut descriptor = ForebayIpcDescriptor { bytes: [0; 256] };
-    let mut export = |at: Block| outcome(unsafe { forebay_ipc_export(shared().0, at as _, &raw mut descriptor) });
-    refused(export(0), Status::BadFree, &[]);
-    refused(export(0x1000), Status::BadFree, &[]);
+    refused(exported(shared(), 0), Status::BadFree, &[]);
+    refused(exported(shared(), 0x1000), Status::BadFree, &[]);
     let block = shared().malloc(512, LEGACY).unwrap();
     shared().free(block, LEGACY).unwrap();
-    refused(export(block), Status::BadFree, &[]);
+    refused(exported(shared(), block), Status::BadFree, &[]);
     let here = [0u8; 16];
     let foreign = unsafe { forebay_ipc_export_foreign(here.as_ptr().cast(), 16, &raw mut descriptor) };
     refused(outcome(foreign), Status::Unsupported, &["legacy"]);

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use forebay::abi::resource::ipc::forebay_ipc_export_foreign;
@@ -14,7 +14,8 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use crate::kit::*;
+use crate::kit::process::{Killed, role};
+use crate::kit::resources::*;
 
 const ROLE: &str = "FOREBAY_TEST_AGENT";
 const LONGEST: usize = 4096;
@@ -56,9 +57,9 @@ impl Wire {
     }
 }
 
-/// The agent as whoever started it sees it. Killed when dropped.
+/// The agent as whoever started it sees it.
 pub struct Other {
-    child: Child,
+    child: Killed,
     wire: Wire,
 }
 
@@ -67,8 +68,7 @@ impl Other {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         set_socket_timeout(&ours, Timeout::Recv, Some(Duration::from_secs(60))).unwrap();
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["other::agent", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        let child = role("other::agent")
             .env(ROLE, "1")
             .env("FOREBAY_DRIVER", driver())
             .env("FOREBAY_TEST_DRIVER", driver())
@@ -76,7 +76,7 @@ impl Other {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        Self { child, wire: Wire(ours) }
+        Self { child: Killed(child), wire: Wire(ours) }
     }
 
     /// Has it do something; answers what it says.
@@ -103,21 +103,13 @@ impl Other {
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.child.kill();
     }
 
     /// It ends by itself, and found nothing wrong.
     pub fn finish(mut self) {
         self.does("end");
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.finish();
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::abi::pool::memory::forebay_malloc_ready;
 use forebay::driver::Driver;
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
-use forebay::pool::{Location, Options};
-use forebay::units::{Address, DeviceId, StreamHandle};
+use forebay::driver::host::HostOptions;
+use forebay::pool::Options;
+use forebay::units::{Address, StreamHandle};
 
-use crate::kit::*;
+use crate::kit::driver::{self, HOME};
+use crate::kit::pool::{PINNED, PoolOnHost};
+use crate::kit::resources::*;
 use crate::pinned::round_trip;
 
 fn pinned_pool() -> Option<Pool> {
@@ -152,19 +154,16 @@ fn threads_that_grow_at_once_near_the_limit_hold_nothing_back() {
 
 // ---- the order, with work held back: on the host driver alone ------------------------------------------
 
-const HOME: DeviceId = DeviceId(0);
-
-fn held_back(limit: u64) -> (Arc<HostDriver>, Arc<forebay::pool::Pool>, StreamHandle) {
-    let driver = Arc::new(HostDriver::new(HostOptions { clock: Clock::Manual, ..HostOptions::default() }).unwrap());
-    let options = Options { location: Location::Host { numa_node: None }, limit, ..Options::default() };
-    let pool = forebay::pool::Pool::with_driver(driver.clone(), options).unwrap();
-    let stream = driver.stream_create(HOME).unwrap();
-    (driver, pool, stream)
+fn held_back(limit: u64) -> (PoolOnHost, StreamHandle) {
+    let options = Options { location: PINNED, limit, ..Options::default() };
+    let made = PoolOnHost::new(driver::held_back(HostOptions::default()), options);
+    let stream = made.stream();
+    (made, stream)
 }
 
 #[test]
 fn ready_memory_is_another_than_what_queued_work_uses_and_ordered_memory_is_the_same() {
-    let (driver, pool, stream) = held_back(0);
+    let (PoolOnHost { driver, pool }, stream) = held_back(0);
     let bytes = 14 * MIB;
     let first = pool.malloc_ready(bytes, 0, stream, 0).unwrap();
     driver.fill(HOME, first, 0xEE, bytes, stream).unwrap();
@@ -186,7 +185,7 @@ fn ready_memory_is_another_than_what_queued_work_uses_and_ordered_memory_is_the_
 
 #[test]
 fn where_nothing_else_is_left_ready_memory_waits_for_the_work() {
-    let (driver, pool, stream) = held_back(16 * MIB);
+    let (PoolOnHost { driver, pool }, stream) = held_back(16 * MIB);
     let first = pool.malloc_ready(16 * MIB, 0, stream, 0).unwrap();
     driver.fill(HOME, first, 0xEE, 16 * MIB, stream).unwrap();
     pool.free(first, stream).unwrap();
@@ -202,9 +201,9 @@ fn where_nothing_else_is_left_ready_memory_waits_for_the_work() {
 /// Blocks are written by the host the moment they are there, and by queued work until they are freed.
 #[test]
 fn no_program_gets_memory_that_queued_work_still_uses() {
-    let (driver, pool, first) = held_back(24 * MIB);
+    let (PoolOnHost { driver, pool }, first) = held_back(24 * MIB);
     let streams = [first, driver.stream_create(HOME).unwrap(), StreamHandle::LEGACY];
-    let mut random = crate::random::Random(5);
+    let mut random = crate::kit::random::Random(5);
     let wrong = Arc::new(AtomicU64::new(0));
     let mut live: Vec<(Address, u64, StreamHandle, u8)> = Vec::new();
     for step in 0..6000 {

@@ -1,6 +1,6 @@
 //! The driver's pool of pinned host memory, and who answers where it has none.
 
-use crate::kit::*;
+use crate::kit::resources::*;
 
 /// Data goes from the host to the device and back.
 pub fn round_trip(pinned: &Resource) {

@@ -1,7 +1,8 @@
 //! Any Forebay pool as a resource.
 
 use crate::device::peers_come_and_go;
-use crate::kit::*;
+use crate::kit::process::in_child;
+use crate::kit::resources::*;
 
 #[test]
 fn it_keeps_data_and_says_what_it_is() {

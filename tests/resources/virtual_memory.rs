@@ -1,6 +1,7 @@
 //! Buffers that grow.
 
-use crate::kit::*;
+use crate::kit::process::in_child;
+use crate::kit::resources::*;
 
 const SMALL: &[(&str, &str)] = &[("FOREBAY_HOST_CAPACITY", "64M")];
 

@@ -3,9 +3,9 @@
 use forebay::error::Error;
 use forebay::resource::ipc::{fetch, serve, withdraw};
 
-use crate::common::in_child;
-use crate::memory::*;
-use crate::process::{Other, given_descriptor, say, to_text, told};
+use crate::kit::exports::*;
+use crate::kit::process::{forked, in_child, open_fds, say, told};
+use crate::process::{given_descriptor, heard, start, to_text};
 
 /// Role: exports, says what, and lives until told otherwise.
 pub fn export_and_wait() {
@@ -39,8 +39,8 @@ pub fn take_all_when_told() {
 
 #[test]
 fn an_exporter_that_has_ended_is_a_peer_that_is_gone() {
-    let mut other = Other::start("export and wait", None);
-    let descriptor = other.hear_descriptor();
+    let mut other = start("export and wait", None);
+    let descriptor = heard(&mut other);
     assert_eq!(take_all(&descriptor).unwrap(), 100);
     let mut half = fetch(&descriptor).unwrap();
     half.next().unwrap().unwrap();
@@ -56,8 +56,8 @@ fn an_exporter_that_has_ended_is_a_peer_that_is_gone() {
 
 #[test]
 fn what_another_process_has_withdrawn_is_not_found() {
-    let mut other = Other::start("export and wait", None);
-    let descriptor = other.hear_descriptor();
+    let mut other = start("export and wait", None);
+    let descriptor = heard(&mut other);
     other.tell("withdraw");
     other.hear();
     assert!(matches!(take_all(&descriptor), Err(Error::NotFound(_))));
@@ -92,7 +92,7 @@ fn nothing_stays_open_and_what_is_open_is_closed_on_exec() {
         same_fds(&serving);
         // An importer that dies with pieces in hand and more to come.
         for _ in 0..3 {
-            let mut other = Other::start("take some and die", Some(&descriptor));
+            let mut other = start("take some and die", Some(&descriptor));
             assert_eq!(other.hear(), "took");
             other.kill();
             drop(other);
@@ -117,24 +117,20 @@ fn a_child_of_fork_is_refused_and_the_service_goes_on() {
         let imported = Imported::map(&dynamic, DEVICE, &mapped, fetch(&mapped).unwrap(), &BOTH).unwrap();
         write(buffer.at(), buffer.bytes, 3);
         let (descriptor, ticket) = Nothing::offer(10);
-        let pieces = fetch(&mapped).unwrap();
-        let id = unsafe { libc::fork() };
-        if id == 0 {
-            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                assert_eq!(serve(), Err(Error::Forked));
-                assert_eq!(offer(std::sync::Arc::new(Nothing(1))).unwrap_err(), Error::Forked);
-                assert_eq!(fetch(&descriptor).unwrap_err(), Error::Forked);
-                assert_eq!(imported.close(), Err(Error::Forked));
-                let again = Imported::map(&dynamic, DEVICE, &mapped, pieces, &BOTH);
-                assert_eq!(again.unwrap_err(), Error::Forked);
-                withdraw(ticket.key);
-                drop(imported);
-            }));
-            unsafe { libc::_exit(if fine.is_ok() { 0 } else { 9 }) };
-        }
-        let mut status = 0;
-        assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
-        assert_eq!(status, 0, "the child's wait status");
+        let (pieces, mut imported) = (fetch(&mapped).unwrap(), Some(imported));
+        forked(|| {
+            // What the child takes stays with the parent.
+            let imported = imported.take().unwrap();
+            assert_eq!(serve(), Err(Error::Forked));
+            assert_eq!(offer(std::sync::Arc::new(Nothing(1))).unwrap_err(), Error::Forked);
+            assert_eq!(fetch(&descriptor).unwrap_err(), Error::Forked);
+            assert_eq!(imported.close(), Err(Error::Forked));
+            let again = Imported::map(&dynamic, DEVICE, &mapped, pieces, &BOTH);
+            assert_eq!(again.unwrap_err(), Error::Forked);
+            withdraw(ticket.key);
+            drop(imported);
+        });
+        let imported = imported.unwrap();
         assert_eq!(take_all(&descriptor).unwrap(), 10);
         holds(imported.address(), imported.bytes(), 3);
         imported.close().unwrap();

@@ -9,8 +9,9 @@ use forebay::resource::ipc::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
 
-use crate::memory::*;
-use crate::process::{Other, given_descriptor, say, told};
+use crate::kit::exports::*;
+use crate::kit::process::{say, told};
+use crate::process::{given_descriptor, start};
 
 const KINDS: [(u64, u64, Place, Share); 5] = [
     (1, 0, Place::Device(DEVICE), Share::Fd),
@@ -50,7 +51,7 @@ fn each_process_sees_what_the_other_writes_also_after_the_exporter_has_freed_it(
         let buffer = Buffer::new(&driver, pieces, offset, place, share);
         let (descriptor, ticket) = buffer.offer();
         write(buffer.at(), buffer.bytes, 1000);
-        let mut other = Other::start("import and change", Some(&descriptor));
+        let mut other = start("import and change", Some(&descriptor));
         assert_eq!(other.hear(), "mapped");
         other.tell("change");
         assert_eq!(other.hear(), "changed");

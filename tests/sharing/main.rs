@@ -6,10 +6,9 @@
 )]
 #![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod exchange;
 mod import;
-mod memory;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod process;
 mod system;

@@ -1,107 +1,45 @@
-//! Other processes: this test program again, in a role. They speak in lines.
+//! Other processes: this test program again, in a role, with a descriptor where it needs one.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use forebay::resource::ipc::{DESCRIPTOR_BYTES, Descriptor};
+use forebay::resource::ipc::Descriptor;
 
+use crate::kit::process::{Other, from_hex, only, role, to_hex};
+
+const TEST: &str = "process::other_process";
 const ROLE: &str = "FOREBAY_TEST_ROLE";
 const DESCRIPTOR: &str = "FOREBAY_TEST_DESCRIPTOR";
-/// Marks a line of ours among the harness's.
-const MARK: &str = "SAYS: ";
 
-/// A process in a role. Killed when dropped.
-pub struct Other {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+pub fn start(name: &str, descriptor: Option<&Descriptor>) -> Other {
+    start_by(role(TEST), name, descriptor)
 }
 
-impl Other {
-    pub fn start(role: &str, descriptor: Option<&Descriptor>) -> Self {
-        Self::start_by(Command::new(std::env::current_exe().unwrap()), role, descriptor)
-    }
-
-    /// In a PID namespace of its own, where the system allows that.
-    pub fn start_apart(role: &str, descriptor: &Descriptor) -> Option<Self> {
-        if !Command::new("unshare").args(["-p", "-f", "true"]).status().is_ok_and(|status| status.success()) {
-            return None;
-        }
-        let mut command = Command::new("unshare");
-        command.args(["-p", "-f", "--kill-child"]).arg(std::env::current_exe().unwrap());
-        Some(Self::start_by(command, role, Some(descriptor)))
-    }
-
-    /// In a user namespace in which no user has a number, where the system allows that.
-    pub fn start_nameless(role: &str, descriptor: Option<&Descriptor>) -> Option<Self> {
-        if !Command::new("unshare").args(["-U", "true"]).status().is_ok_and(|status| status.success()) {
-            return None;
-        }
-        let mut command = Command::new("unshare");
-        command.arg("-U").arg(std::env::current_exe().unwrap());
-        Some(Self::start_by(command, role, descriptor))
-    }
-
-    fn start_by(mut command: Command, role: &str, descriptor: Option<&Descriptor>) -> Self {
-        command.args(["process::other_process", "--exact", "--ignored", "--nocapture"]).env(ROLE, role);
-        if let Some(descriptor) = descriptor {
-            command.env(DESCRIPTOR, to_text(descriptor));
-        }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, input, output }
-    }
-
-    /// The next line that it says.
-    pub fn hear(&mut self) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process said no more");
-            if let Some((_, said)) = line.split_once(MARK) {
-                return said.trim_end().to_owned();
-            }
-        }
-    }
-
-    pub fn hear_descriptor(&mut self) -> Descriptor {
-        from_text(&self.hear())
-    }
-
-    pub fn tell(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// It ends by itself, without a failure.
-    pub fn finish(mut self) {
-        drop(self.input.take());
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}");
-    }
+/// In a PID namespace of its own, where the system allows that.
+pub fn start_apart(name: &str, descriptor: &Descriptor) -> Option<Other> {
+    start_in(&["-p", "-f", "--kill-child"], name, Some(descriptor))
 }
 
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// In a user namespace in which no user has a number, where the system allows that.
+pub fn start_nameless(name: &str, descriptor: Option<&Descriptor>) -> Option<Other> {
+    start_in(&["-U"], name, descriptor)
+}
+
+fn start_in(namespace: &[&str], name: &str, descriptor: Option<&Descriptor>) -> Option<Other> {
+    if !Command::new("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
+        return None;
     }
+    let mut command = Command::new("unshare");
+    only(command.args(namespace).arg(std::env::current_exe().unwrap()), TEST).arg("--ignored");
+    Some(start_by(command, name, descriptor))
 }
 
-/// What a role says to whoever started it.
-pub fn say(line: impl std::fmt::Display) {
-    println!("{MARK}{line}");
+fn start_by(mut command: Command, name: &str, descriptor: Option<&Descriptor>) -> Other {
+    command.env(ROLE, name).envs(descriptor.map(|descriptor| (DESCRIPTOR, to_text(descriptor))));
+    Other::start(&mut command)
 }
 
-/// What it is told.
-pub fn told() -> String {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
-    line.trim_end().to_owned()
+pub fn heard(other: &mut Other) -> Descriptor {
+    from_text(&other.hear())
 }
 
 pub fn given_descriptor() -> Descriptor {
@@ -109,14 +47,11 @@ pub fn given_descriptor() -> Descriptor {
 }
 
 pub fn to_text(descriptor: &Descriptor) -> String {
-    descriptor.encode().iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(&descriptor.encode())
 }
 
 fn from_text(text: &str) -> Descriptor {
-    assert_eq!(text.len(), 2 * DESCRIPTOR_BYTES);
-    let bytes: Vec<u8> =
-        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
-    Descriptor::decode(&bytes).unwrap()
+    Descriptor::decode(&from_hex(text)).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::driver::{Driver, Place, Share};
 use forebay::error::Error;
@@ -12,9 +12,9 @@ use forebay::resource::ipc::{Descriptor, Imported, Route, fetch};
 use rustix::net::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::in_child;
-use crate::memory::*;
-use crate::process::{Other, given_descriptor, say, told};
+use crate::kit::exports::*;
+use crate::kit::process::{Other, becomes, in_child, open_fds, say, told};
+use crate::process::{given_descriptor, heard, start, start_apart, start_nameless};
 
 const NOBODY: u32 = 65534;
 
@@ -67,7 +67,7 @@ fn a_process_of_another_user_is_refused_by_both_sides() {
         return;
     }
     let (descriptor, _) = Nothing::offer(3);
-    let mut other = Other::start("another user", Some(&descriptor));
+    let mut other = start("another user", Some(&descriptor));
     assert_eq!(other.hear(), "refused");
     other.finish();
     assert_eq!(take_all(&descriptor).unwrap(), 3);
@@ -76,7 +76,7 @@ fn a_process_of_another_user_is_refused_by_both_sides() {
 #[test]
 fn a_peer_outside_the_pid_namespace_has_a_user_all_the_same() {
     let (descriptor, _) = Nothing::offer(3);
-    let Some(mut other) = Other::start_apart("take all when told", &descriptor) else {
+    let Some(mut other) = start_apart("take all when told", &descriptor) else {
         println!("skipped: no PID namespace can be made here");
         return;
     };
@@ -118,11 +118,7 @@ fn wait_for_the_service() {
         says(&task, "comm").trim() == "forebay-ipc" && says(&task, "syscall").starts_with(&accepts)
     };
     let tasks = || std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    let started = Instant::now();
-    while !tasks().any(waits) {
-        assert!(started.elapsed() < Duration::from_secs(60), "the service does not wait for anybody");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    becomes("the service waits for somebody", &true, || tasks().any(waits));
 }
 
 /// Role: in a user namespace where no user has a number, connects past the own check with the exporter's key.
@@ -153,12 +149,12 @@ fn users_without_a_number_are_not_one_user() {
         return;
     }
     // Of root, in a user namespace where nobody has a number: it reads every user as the same, itself too.
-    let Some(mut exporter) = Other::start_nameless("export and wait", None) else {
+    let Some(mut exporter) = start_nameless("export and wait", None) else {
         println!("skipped: no user namespace can be made here");
         return;
     };
-    let descriptor = exporter.hear_descriptor();
-    let mut stranger = Other::start("another user past the check", Some(&descriptor));
+    let descriptor = heard(&mut exporter);
+    let mut stranger = start("another user past the check", Some(&descriptor));
     assert_eq!(stranger.hear(), "refused");
     stranger.finish();
     // Its own user is known by what the kernel lets it do, where the kernel says which process it is.
@@ -170,7 +166,7 @@ fn users_without_a_number_are_not_one_user() {
     }
     // The other way round: who has no number is root to an exporter that knows him, and nobody to one of another user.
     let (ours, _) = Nothing::offer(3);
-    let mut importer = Other::start_nameless("ask without a number", Some(&ours)).unwrap();
+    let mut importer = start_nameless("ask without a number", Some(&ours)).unwrap();
     assert_eq!((importer.hear(), importer.hear()), (NOBODY.to_string(), "found".into()));
     importer.finish();
     exporter.finish();
@@ -210,8 +206,8 @@ pub fn connect_and_stay() {
 fn a_service_without_descriptors_left_answers_once_it_has_some() {
     in_child("system::a_service_without_descriptors_left_answers_once_it_has_some", &[], || {
         let (descriptor, _) = Nothing::offer(100);
-        let mut first = Other::start("connect and stay", Some(&descriptor));
-        let mut second = Other::start("take all when told", Some(&descriptor));
+        let mut first = start("connect and stay", Some(&descriptor));
+        let mut second = start("take all when told", Some(&descriptor));
         assert_eq!((first.hear(), second.hear()), ("ready".into(), "ready".into()));
         // The kernel has set a descriptor for the next connection aside then.
         wait_for_the_service();
@@ -232,8 +228,8 @@ fn a_service_without_descriptors_left_answers_once_it_has_some() {
 #[test]
 fn an_importer_without_descriptors_left_is_told_so() {
     in_child("system::an_importer_without_descriptors_left_is_told_so", &[], || {
-        let mut other = Other::start("export and wait", None);
-        let descriptor = other.hear_descriptor();
+        let mut other = start("export and wait", None);
+        let descriptor = heard(&mut other);
         let before = open_fds();
         for (room, call) in [(0, "socket"), (1, "recvmsg")] {
             let scarce = Scarce::leave(room);
@@ -266,7 +262,7 @@ fn an_exporter_with_few_descriptors_left_sends_fewer_at_once() {
     in_child("system::an_exporter_with_few_descriptors_left_sends_fewer_at_once", &[], || {
         let (descriptor, _) = Nothing::offer(100);
         for room in [2, 3, 20, 63] {
-            let mut other = Other::start("take all when told", Some(&descriptor));
+            let mut other = start("take all when told", Some(&descriptor));
             assert_eq!(other.hear(), "ready");
             wait_for_the_service();
             let scarce = Scarce::leave(room);
@@ -276,7 +272,7 @@ fn an_exporter_with_few_descriptors_left_sends_fewer_at_once() {
             other.finish();
         }
         // Several at once have to do with what one has.
-        let mut others: Vec<_> = (0..8).map(|_| Other::start("take all when told", Some(&descriptor))).collect();
+        let mut others: Vec<_> = (0..8).map(|_| start("take all when told", Some(&descriptor))).collect();
         others.iter_mut().for_each(|other| assert_eq!(other.hear(), "ready"));
         let scarce = Scarce::leave(10);
         others.iter_mut().for_each(|other| other.tell("now"));

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use forebay::driver::host::{HostDriver, HostOptions, Usage};
 use forebay::driver::{
@@ -13,30 +12,26 @@ use forebay::error::Result;
 use forebay::resource::ipc::{Descriptor, Exported, Form, Handle, Location, Pieces, Route, Ticket, fetch, offer};
 use forebay::units::{Address, DeviceId};
 
-pub const DEVICE: DeviceId = DeviceId(0);
+use super::driver::{HOME, host};
+use super::memory::{mark, wrong_marks};
+use super::process::{becomes, open_fds};
+
+pub const DEVICE: DeviceId = HOME;
 pub const GRANULE: u64 = 1 << 16;
 pub const BOTH: [(Place, Access); 1] = [(Place::Device(DEVICE), Access::ReadWrite)];
 
 /// The same in every process.
 pub fn host_driver() -> Arc<HostDriver> {
-    let options = HostOptions { granularity: GRANULE, fabric: true, ..HostOptions::default() };
-    Arc::new(HostDriver::new(options).unwrap())
+    host(HostOptions { granularity: GRANULE, fabric: true, ..HostOptions::default() })
 }
 
-/// A word at each of these steps.
-pub fn words(at: Address, bytes: u64) -> impl Iterator<Item = *mut u64> {
-    (0..bytes).step_by(GRANULE as usize / 2).map(move |step| at.plus(step).0 as *mut u64)
-}
-
-pub fn write(at: Address, bytes: u64, first: u64) {
-    words(at, bytes).zip(first..).for_each(|(word, value)| unsafe { word.write_volatile(value) });
+pub fn write(at: Address, bytes: u64, owner: u64) {
+    mark(at, bytes, GRANULE / 2, owner);
 }
 
 #[track_caller]
-pub fn holds(at: Address, bytes: u64, first: u64) {
-    for (word, value) in words(at, bytes).zip(first..) {
-        assert_eq!(unsafe { word.read_volatile() }, value, "at {word:p} of {at}+{bytes}");
-    }
+pub fn holds(at: Address, bytes: u64, owner: u64) {
+    assert_eq!(wrong_marks(at, bytes, GRANULE / 2, owner), 0, "{at}+{bytes} holds another's words");
 }
 
 /// A buffer of the host driver in pieces of one, two, three, one … granules, mapped.
@@ -134,37 +129,14 @@ pub fn take_all(descriptor: &Descriptor) -> Result<u64> {
     fetch(descriptor)?.try_fold(0, |count, piece| piece.map(|_| count + 1))
 }
 
-/// The open descriptors of this process.
-pub fn open_fds() -> Vec<String> {
-    let entries = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap());
-    let mut fds: Vec<String> = entries
-        .filter_map(|entry| {
-            let to = std::fs::read_link(entry.path()).ok()?;
-            // The one that reads this folder.
-            let own = to.to_string_lossy().ends_with("/fd");
-            (!own).then(|| entry.file_name().to_string_lossy().into_owned())
-        })
-        .collect();
-    fds.sort();
-    fds
-}
-
 /// Waits until no more descriptors are open than these: a thread of the service closes its own a little later.
 #[track_caller]
 pub fn same_fds(before: &[String]) {
-    let started = std::time::Instant::now();
-    while open_fds() != before {
-        assert!(started.elapsed().as_secs() < 20, "open before: {before:?}; now: {:?}", open_fds());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    becomes("open descriptors", &before.to_vec(), open_fds);
 }
 
 /// The driver has back what it gave out, once the service's threads have let go of what they were sending.
 #[track_caller]
 pub fn settles(driver: &HostDriver, before: Usage) {
-    let patience = Instant::now() + Duration::from_secs(10);
-    while driver.usage() != before && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(driver.usage(), before);
+    becomes("the driver's usage", &before, || driver.usage());
 }

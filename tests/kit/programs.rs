@@ -1,7 +1,5 @@
 //! What the tests share that run programs against the built shared library: where it is, and how to run them.
 
-#![allow(dead_code, reason = "each test program uses its own part of this module")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +25,34 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
+/// A folder of this process alone, removed in the end: for programs that may run far from where they were built.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("forebay-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for what is there for a while");
+        Self(folder)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file, and answers where.
+    pub fn with(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Puts links to the library into `folder` under the name the linker looks for and the one the loader looks for.
 pub fn link_library(folder: &Path) {
     for name in ["libforebay.so".to_owned(), format!("libforebay.so.{}", env!("CARGO_PKG_VERSION_MAJOR"))] {
@@ -44,26 +70,56 @@ pub fn on_host(program: impl AsRef<std::ffi::OsStr>) -> Command {
 /// A command that sees none of the caller's FOREBAY_* settings, and no make that runs us.
 pub fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
+    without_settings(&mut command);
+    command
+}
+
+/// Takes the caller's FOREBAY_* settings from a command, and the make that runs us.
+pub fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         if name.starts_with("FOREBAY_") || name.starts_with("MAKE") || name == "MFLAGS" {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Runs the command, demands success, answers its standard output.
+#[track_caller]
 pub fn run(command: &mut Command) -> String {
+    says(command, "")
+}
+
+/// The same, and these words must be in it.
+#[track_caller]
+pub fn says(command: &mut Command, words: &str) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n--- out\n{out}\n--- err\n{err}", output.status);
+    let fine = output.status.success() && out.contains(words);
+    assert!(fine, "{command:?}: {}, {words:?} expected\n--- out\n{out}\n--- err\n{err}", output.status);
     out.into_owned()
 }
 
 /// Whether this machine has the tool.
 pub fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether it has not, which is then said: the test ends there.
+pub fn lacks(tool: &str) -> bool {
+    let lacks = !has(tool);
+    if lacks {
+        println!("skipped: this machine has no {tool}");
+    }
+    lacks
+}
+
+/// Python on the host driver with the built library. The repository stays clean, and a stale cache of another version is
+/// never read.
+pub fn python() -> Command {
+    let mut command = on_host("python3");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_LIBRARY", library());
+    command
 }
 
 /// The C compiler, as make would choose it.
@@ -98,6 +154,11 @@ pub fn compile(source: &Path, folder: &Path) -> PathBuf {
         .arg("-lforebay")
         .arg(format!("-Wl,-rpath,{}", folder.display())));
     program
+}
+
+/// A program of the repository, compiled in a scratch folder of this name, to be run on the host driver.
+pub fn built(source: &str, name: &str) -> Command {
+    on_host(compile(&root().join(source), &scratch(name)))
 }
 
 /// The files of a folder with this ending, sorted.

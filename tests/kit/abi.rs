@@ -3,16 +3,13 @@
 //!
 //! Blocks and streams are plain numbers here, so that tests can pass wrong ones.
 
-#![allow(dead_code, reason = "each test program uses its own part of this module")]
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "one reason for all: objects are this module's own, outputs are locals, and wrong addresses are what is tested"
 )]
-#![allow(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 
 use std::ffi::{CStr, CString, c_void};
 use std::mem::ManuallyDrop;
-use std::process::Command;
 
 use forebay::abi::core::handle::ForebayPool;
 pub use forebay::abi::core::status::ForebayStatus as Status;
@@ -27,7 +24,7 @@ use forebay::abi::pool::stats::*;
 pub use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayStats, ForebayStreamStats};
 use forebay::abi::pool::streams::*;
 
-pub const MIB: u64 = 1 << 20;
+pub const MIB: u64 = super::memory::MIB;
 pub const DEVICE: i32 = 0;
 /// The legacy default stream, by its other name, and the calling thread's own.
 pub const LEGACY: Stream = 0;
@@ -308,28 +305,4 @@ impl Pool {
     pub fn private_release(&self, id: u64) -> Outcome {
         outcome(unsafe { forebay_private_release(self.0, DEVICE, id) })
     }
-}
-
-/// Runs the body of the test `name` in a process of its own, with these variables and none of the caller's
-/// `FOREBAY_*` but the driver's: for what a process has once, or what the environment says.
-#[track_caller]
-pub fn in_child(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
-    const MARK: &str = "FOREBAY_TEST_CHILD";
-    if std::env::var(MARK).is_ok_and(|child| child == name) {
-        body();
-        println!("{MARK} {name} is done");
-        return;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("FOREBAY_") {
-            command.env_remove(variable);
-        }
-    }
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(MARK, name);
-    command.env("FOREBAY_DRIVER", driver()).env("FOREBAY_TEST_DRIVER", driver()).envs(variables.iter().copied());
-    let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let done = output.status.success() && out.contains(&format!("{MARK} {name} is done"));
-    assert!(done, "{name} in a child: {}\n--- out\n{out}\n--- err\n{err}", output.status);
 }

@@ -1,11 +1,16 @@
 //! Resources and buffers as the tests use them: objects that are destroyed when dropped, data that is checked.
 
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: objects are this module's own, outputs are locals, and wrong addresses are what is tested"
+)]
+
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 pub use forebay::abi::core::enums::*;
-use forebay::abi::core::handle::{ForebayBuffer, ForebayPool, ForebayResource};
+use forebay::abi::core::handle::{ForebayBuffer, ForebayResource};
 use forebay::abi::pool::create::forebay_configure;
 pub use forebay::abi::resource::buffer::ForebayBufferInfo;
 use forebay::abi::resource::buffer::*;
@@ -16,7 +21,7 @@ use forebay::abi::resource::object::*;
 pub use forebay::abi::resource::object::{FOREBAY_INFO_VERSION, ForebayResourceInfo};
 use forebay::abi::resource::options::*;
 
-pub use crate::common::*;
+pub use super::abi::*;
 
 pub type Uuid = [u8; 16];
 pub type Attribute = ForebayAttribute;
@@ -146,8 +151,7 @@ impl Resource {
     }
 
     pub fn of_pool(pool: &Pool) -> Outcome<Self> {
-        let pool: *mut ForebayPool = pool.0;
-        Self::made(|out| unsafe { forebay_pool_resource(pool, DEVICE, out) })
+        given(|out| unsafe { forebay_pool_resource(pool.0, DEVICE, out) }).map(Self)
     }
 
     pub fn from_fd(kind: u32, fd: i32, uuid: Option<&Uuid>) -> Outcome<Self> {
@@ -223,6 +227,12 @@ impl Resource {
         let config = config.map_or(std::ptr::null(), std::ptr::from_ref);
         outcome(unsafe { forebay_resource_modify_allocation(self.0, buffer.0, bytes, config, std::ptr::null_mut()) })
     }
+}
+
+/// What another process needs of a block of a pool.
+pub fn exported(pool: &Pool, at: Block) -> Outcome<ForebayIpcDescriptor> {
+    let mut descriptor = ForebayIpcDescriptor { bytes: [0; 256] };
+    outcome(unsafe { forebay_ipc_export(pool.0, at as *const c_void, &raw mut descriptor) }).map(|()| descriptor)
 }
 
 // ---- buffers -------------------------------------------------------------------------------------------
