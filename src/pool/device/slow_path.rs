@@ -84,8 +84,6 @@ struct Search<'a> {
     need: Need<'a>,
     view: View,
     plan: Option<Plan>,
-    /// Pages of the largest new chunk.
-    largest_chunk: u64,
     /// What the driver said when it refused.
     refusal: Option<DriverError>,
     /// Memory of the host was pinned for a plan.
@@ -96,20 +94,14 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(pool: &'a DevicePool, state: &mut State, need: Need<'a>, now: Duration, reclaimed: usize) -> Self {
-        let page_grains = pool.backing.granularity / GRAIN;
-        let live = (state.memory.arena.live_grains() + need.grains) * GRAIN;
-        state.history.needed(live);
-        let left = state.budget.left(now);
-        let pages = state.memory.arena.mapped_pages() + need.grains.div_ceil(page_grains);
-        let chosen = largest_chunk(pages, state.memory.arena.long_blocks() + 1, state.budget.rate());
         let view = View {
             bytes: need.grains * GRAIN,
             total: pool.backing.total,
             limit: pool.limit.load(Ordering::Relaxed),
             held: 0,
-            live,
+            live: 0,
             history: state.history,
-            left,
+            left: state.budget.left(now),
             grow_first: pool.grow_first,
             looked: Looked::Nowhere,
             look_pays: state.unpolled == 0,
@@ -119,8 +111,7 @@ impl<'a> Search<'a> {
             refused: false,
             reclaimed,
         };
-        let largest_chunk = if pool.max_chunk_pages > 0 { pool.max_chunk_pages } else { chosen };
-        Self { pool, need, view, plan: None, largest_chunk, refusal: None, prepared: false, made: None }
+        Self { pool, need, view, plan: None, refusal: None, prepared: false, made: None }
     }
 
     /// A free block that is long enough, or the room that was made.
@@ -175,15 +166,29 @@ impl<'a> Search<'a> {
     /// Plans to make room with as little new memory as can be, or without moving anything.
     fn plan(&mut self, state: &mut State, moving: bool) {
         let Need { owner, grains, .. } = self.need;
+        // What lies in caches is not live by now.
+        self.view.live = (state.memory.arena.live_grains() + grains) * GRAIN;
+        state.history.needed(self.view.live);
+        let largest = self.largest_chunk(state);
         let plan = if moving {
             let epoch = self.need.epoch(&mut state.memory);
             state.memory.arena.complete_chunks(owner, epoch);
-            state.memory.arena.plan(owner, grains, self.largest_chunk)
+            state.memory.arena.plan(owner, grains, largest)
         } else {
-            state.memory.arena.plan_new(owner, grains, self.largest_chunk)
+            state.memory.arena.plan_new(owner, grains, largest)
         };
         let planned = plan.as_ref().map(|plan| Planned { moving, new: 0, grows: plan.new_pages() > 0 });
         (self.plan, self.view.planned, self.view.others, self.view.refused) = (plan, Some(planned), None, false);
+    }
+
+    /// Pages of the largest new chunk.
+    fn largest_chunk(&self, state: &State) -> u64 {
+        if self.pool.max_chunk_pages > 0 {
+            return self.pool.max_chunk_pages;
+        }
+        let arena = &state.memory.arena;
+        let pages = arena.mapped_pages() + self.view.bytes.div_ceil(self.pool.backing.granularity);
+        largest_chunk(pages, arena.long_blocks() + 1, state.budget.rate())
     }
 
     fn ask_others(&mut self, state: &State) {
