@@ -47,8 +47,11 @@ fn program() -> PathBuf {
     FOUND.get_or_init(build).clone()
 }
 
+/// With work that is done at once, unless a test says otherwise.
 fn replay() -> Command {
-    on_host(program())
+    let mut command = on_host(program());
+    command.env_remove("FOREBAY_HOST_LATE");
+    command
 }
 
 fn small() -> PathBuf {

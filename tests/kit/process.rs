@@ -31,7 +31,7 @@ pub fn only<'a>(command: &'a mut Command, test: &str) -> &'a mut Command {
 }
 
 /// Runs the body of the test `name` in a process of its own, with these variables and none of the caller's
-/// `FOREBAY_*` but the driver's: for what a process has once, or what the environment says.
+/// `FOREBAY_*` but the driver's and how late that is: for what a process has once, or what the environment says.
 #[track_caller]
 pub fn in_child(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     const MARK: &str = "FOREBAY_TEST_CHILD";

@@ -60,25 +60,28 @@ pub fn link_library(folder: &Path) {
     }
 }
 
-/// A command that sees none of the caller's FOREBAY_* settings, and runs on the host driver.
+/// A command without the caller's settings (see [`without_settings`]), which runs on the host driver.
 pub fn on_host(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = plain(program);
     command.env("FOREBAY_DRIVER", "host");
     command
 }
 
-/// A command that sees none of the caller's FOREBAY_* settings, and no make that runs us.
+/// A command without the caller's settings.
 pub fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     without_settings(&mut command);
     command
 }
 
-/// Takes the caller's FOREBAY_* settings from a command, and the make that runs us.
+/// How late the host driver's work is, in this process and in all that it starts.
+const LATE: &str = "FOREBAY_HOST_LATE";
+
+/// Takes the caller's FOREBAY_* settings from a command, but [`LATE`], and the make that runs us.
 pub fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("FOREBAY_") || name.starts_with("MAKE") || name == "MFLAGS" {
+        if name.starts_with("FOREBAY_") && name != LATE || name.starts_with("MAKE") || name == "MFLAGS" {
             command.env_remove(name);
         }
     }

@@ -343,10 +343,12 @@ class Attributes(Case):
         attributes = resource.attributes
         attributes.release_threshold = 64 * MIB
         self.assertEqual(attributes.release_threshold, 64 * MIB)
-        buffer = resource.allocate(MIB)
-        self.assertGreaterEqual(attributes.used_mem_current, MIB)
-        self.assertGreaterEqual(attributes.reserved_mem_current, attributes.used_mem_current)
-        buffer.close()
+        with forebay.Stream() as stream:
+            buffer = resource.allocate(MIB, stream)
+            self.assertGreaterEqual(attributes.used_mem_current, MIB)
+            self.assertGreaterEqual(attributes.reserved_mem_current, attributes.used_mem_current)
+            buffer.close(stream)
+            stream.sync()  # or the memory may still be in use
         self.assertGreaterEqual(attributes.used_mem_high, MIB)
         attributes.used_mem_high = 0
         attributes.reserved_mem_high = 0
