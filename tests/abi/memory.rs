@@ -1,10 +1,9 @@
 //! Allocating, freeing, and what is known of a block.
 
 use crate::kit::abi::*;
+use crate::kit::memory::KIB;
 use crate::kit::process::in_child;
 use forebay::abi::pool::memory::{forebay_base_address, forebay_block_size, forebay_block_size_for, forebay_malloc};
-
-const KIB: u64 = 1 << 10;
 
 #[test]
 fn a_block_is_aligned_writable_and_as_long_as_it_says() {
