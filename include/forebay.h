@@ -390,7 +390,7 @@ typedef struct forebay_stats {
   uint64_t allocations;
   // Blocks taken back.
   uint64_t frees;
-  // Requests served by a stream's front cache.
+  // Requests served by a stream's cache.
   uint64_t hits;
   // Requests that came to the arena.
   uint64_t misses;
@@ -436,7 +436,7 @@ typedef struct forebay_stream_stats {
   uint64_t allocations;
   // Blocks taken back that were allocated on it.
   uint64_t frees;
-  // Requests served by its front cache.
+  // Requests served by its stream cache.
   uint64_t hits;
   // Zero.
   uint64_t reserved[4];
@@ -937,7 +937,7 @@ enum forebay_status forebay_check(const struct forebay_pool *pool,
 // default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
 // it is in every call; registered, it does neither.
 // Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
-// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
+// `forebay_private_begin`: a request that its stream cache serves asks nobody, so that would not be noticed. Any thread.
 enum forebay_status forebay_stream_register(struct forebay_pool *pool,
                                             int32_t device,
                                             void *stream);

@@ -55,7 +55,7 @@ class PoolStats(NamedTuple):
     private_bytes: int  #: free memory of private pools, as of captured graphs
     allocations: int  #: requests served
     frees: int  #: blocks taken back
-    hits: int  #: requests served by a stream's front cache
+    hits: int  #: requests served by a stream's cache
     misses: int  #: requests that came to the arena
     steals: int  #: chunks moved to where they were needed
     growths: int  #: chunks created

@@ -280,7 +280,7 @@ impl Arena {
         self.chunks.mapped
     }
 
-    /// Grains given out, front caches included.
+    /// Grains given out, stream caches included.
     #[must_use]
     pub fn live_grains(&self) -> u64 {
         self.live

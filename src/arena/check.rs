@@ -10,7 +10,7 @@ use crate::block::State;
 /// Sums over all blocks, in grains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Given out, front caches included.
+    /// Given out, stream caches included.
     pub live: u64,
     /// Of these, beyond what the blocks' headers say: behind small blocks among large ones.
     pub padding: u64,

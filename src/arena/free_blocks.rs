@@ -1,6 +1,6 @@
 //! A free block's place in its owner's lists and in the index of pages, as it comes and goes, gives a part away or gets one.
 //!
-//! Every request that no front serves takes these steps. What stays true of a block that changes its length is left as it is.
+//! Every request that no cache serves takes these steps. What stays true of a block that changes its length is left as it is.
 
 use super::arena::Arena;
 use super::slab::{Block, BlockId};

@@ -11,7 +11,7 @@ pub const IDLE: Owner = 0;
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Given out (to a caller, or to a front cache).
+    /// Given out (to a caller, or to a stream cache).
     Live,
     /// Mapped and unused; its owner says in whose order.
     Free,

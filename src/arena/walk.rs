@@ -10,7 +10,7 @@ pub struct Span {
     pub start: u64,
     /// Its length.
     pub grains: u64,
-    /// In whose order it is free; `None` for a block that is given out, front caches included.
+    /// In whose order it is free; `None` for a block that is given out, stream caches included.
     pub free: Option<Owner>,
 }
 

@@ -13,7 +13,7 @@ pub enum State {
     Absent,
     /// A caller has it.
     Live,
-    /// A front cache has it.
+    /// A stream cache has it.
     Cached,
 }
 
@@ -46,7 +46,7 @@ impl Header {
         Self(if special { word | Self::SPECIAL } else { word })
     }
 
-    /// The same block, in a front cache.
+    /// The same block, in a stream cache.
     #[must_use]
     pub const fn cached(self) -> Self {
         Self(self.0 & !(3 << Self::STATE) & !Self::SPECIAL | (State::Cached as u64) << Self::STATE)

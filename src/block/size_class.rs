@@ -1,4 +1,4 @@
-//! The lengths that blocks have. A front cache has a bin for each of them.
+//! The lengths that blocks have. A stream cache has a bin for each of them.
 //!
 //! A block of up to 64 KiB is as long as the request. For longer ones, up to 1 MiB, there are 64 lengths in each doubling, so that a
 //! block that was freed serves the next request of about its length. That wastes less than 1/64 of such a block; in the traces of

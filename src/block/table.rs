@@ -7,7 +7,7 @@
 //! windows for the *middling* blocks that are longer than these: which of the two a block has, its length says when it is given
 //! out, and later the cell that knows it.
 //!
-//! A cell says something only for the first grain of a block that is live or in a front cache. Fronts and the arena both read
+//! A cell says something only for the first grain of a block that is live or in a stream cache. Caches and the arena both read
 //! it; the compare-and-swap on a cell is what makes a second free of the same block lose.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -83,7 +83,7 @@ impl<'table> Place<'table> {
         ((word ^ like.0 ^ self.bits) & !Header::OWN == 0).then_some(Header(word))
     }
 
-    /// Says that a front has the block. pre: `header` was read here, and is a live block's.
+    /// Says that a stream cache has the block. pre: `header` was read here, and is a live block's.
     #[inline(always)]
     pub fn write_cached(self, header: Header) {
         self.cell

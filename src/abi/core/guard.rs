@@ -2,7 +2,7 @@
 //!
 //! In such a child the driver does not work, locks that other threads of the parent held stay locked, and what the objects name is
 //! the parent's. So nothing below is called there, not even to end an object: its few bytes stay. What is served without a
-//! guard, the shortest way of a hit, finds no door there (`resource/pool/doors.rs`).
+//! guard, the fast path, finds no stream there (`pool/cache/thread_cache.rs`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

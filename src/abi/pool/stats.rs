@@ -38,7 +38,7 @@ pub struct ForebayStats {
     pub allocations: u64,
     /// Blocks taken back.
     pub frees: u64,
-    /// Requests served by a stream's front cache.
+    /// Requests served by a stream's cache.
     pub hits: u64,
     /// Requests that came to the arena.
     pub misses: u64,
@@ -86,7 +86,7 @@ pub struct ForebayStreamStats {
     pub allocations: u64,
     /// Blocks taken back that were allocated on it.
     pub frees: u64,
-    /// Requests served by its front cache.
+    /// Requests served by its stream cache.
     pub hits: u64,
     /// Zero.
     pub reserved: [u64; 4],

@@ -12,7 +12,7 @@ use crate::units::Address;
 /// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
 /// it is in every call; registered, it does neither.
 /// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
-/// `forebay_private_begin`: a request that its front cache serves asks nobody, so that would not be noticed. Any thread.
+/// `forebay_private_begin`: a request that its stream cache serves asks nobody, so that would not be noticed. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.

@@ -24,7 +24,7 @@ pub struct Stats {
     pub free: u64,
     /// The longest free block.
     pub largest_free: u64,
-    /// Free blocks, those in front caches included.
+    /// Free blocks, those in stream caches included.
     pub free_blocks: u64,
     /// Free memory that belongs to private pools.
     pub private_free: u64,
@@ -32,7 +32,7 @@ pub struct Stats {
     pub allocations: u64,
     /// Blocks taken back.
     pub frees: u64,
-    /// Requests served by a front cache.
+    /// Requests served by a stream cache.
     pub hits: u64,
     /// Requests that came to the arena.
     pub misses: u64,
@@ -71,7 +71,7 @@ pub struct StreamStats {
     pub allocations: u64,
     /// Blocks taken back that were allocated on it.
     pub frees: u64,
-    /// Requests served by its front cache.
+    /// Requests served by its stream cache.
     pub hits: u64,
 }
 
