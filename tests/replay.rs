@@ -252,9 +252,10 @@ fn without_a_gpu_the_error_names_the_host_driver() {
 }
 
 /// Blocks of all lengths on two streams, each freed by the other now and then: more moves than their share of the time pays for.
+/// So long that the moves which it takes cost more than a pool may owe.
 fn shuffled() -> PathBuf {
     let (mut text, mut live, mut random) = (String::new(), Vec::new(), Random(1));
-    for id in 0..20_000 {
+    for id in 0..60_000 {
         let stream = 1 + random.below(2);
         if live.len() > 60 {
             let old = live.swap_remove(random.below(60) as usize);
