@@ -6,7 +6,7 @@ use super::device_pool::DevicePool;
 use super::need::{Failure, Need};
 use super::slow_path::{self, slow_path};
 use crate::block::Header;
-use crate::driver::Capture;
+use crate::driver::{self, Capture};
 use crate::error::Error;
 use crate::pool::cache::stream::Stream;
 use crate::pool::cache::stream_cache::StreamCache;
@@ -17,10 +17,7 @@ use crate::units::Address;
 /// locks: so it only tries the state's. A registered stream is asked whether it is captured, as a longer way would.
 #[inline(never)]
 pub(crate) fn refill(pool: &DevicePool, stream: &Stream, grains: u64) -> Option<u64> {
-    let gpu = &pool.gpu;
-    // Others were asked when they were recognised.
-    let asked = !stream.is_registered() || gpu.driver.stream_capture(gpu.device, stream.handle).ok()? == Capture::None;
-    if grains == 0 || !asked {
+    if grains == 0 || is_captured(stream).ok()? {
         return None;
     }
     let mut state = pool.state.try_lock()?;
@@ -51,8 +48,7 @@ pub(crate) fn allocate(
         Some(start) => start,
         None => {
             // The fast path asks nobody; here one driver call more is nothing.
-            let gpu = &pool.gpu;
-            if stream.is_registered() && gpu.driver.stream_capture(gpu.device, stream.handle)? != Capture::None {
+            if is_captured(stream)? {
                 return Err(refuse_capture(stream).into());
             }
             let transferred = StreamCache::is_long(grains).then(|| slow_path::handed_over(pool, stream, grains));
@@ -62,9 +58,7 @@ pub(crate) fn allocate(
             }
         }
     };
-    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, false));
-    book(pool, stream, grains, tag, cached.is_some());
-    Ok(pool.layout.address(start))
+    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, false), cached.is_some()))
 }
 
 /// Gives out memory whose every use is proven to be over.
@@ -83,9 +77,7 @@ pub(crate) fn allocate_ready(
         Some(start) => start,
         None => slow_path(pool, Need::ready(stream, grains))?,
     };
-    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, false));
-    book(pool, stream, grains, tag, cached.is_some());
-    Ok(pool.layout.address(start))
+    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, false), cached.is_some()))
 }
 
 /// A block from the stream's cache, if everything there is proven unused. Its fence is recorded before a block is
@@ -110,9 +102,7 @@ pub(crate) fn allocate_private(
     };
     let start = slow_path(pool, Need { stream, owner, private: true, grains })?;
     pool.state.lock().graphs.gave(start, id);
-    pool.layout.table.write(start, Header::live(grains, stream.slot, tag, true));
-    book(pool, stream, grains, tag, false);
-    Ok(pool.layout.address(start))
+    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, true), false))
 }
 
 /// The same for a capture that nobody announced, of a framework that captures graphs and tells no allocator. Each such capture gets a
@@ -134,6 +124,19 @@ pub(crate) fn allocate_captured(
     let result = allocate_private(pool, id, stream, grains, tag);
     pool.gpu.capture_ends();
     result
+}
+
+/// Whether a registered stream is being captured; others were asked when they were recognised.
+fn is_captured(stream: &Stream) -> driver::Result<bool> {
+    let gpu = &stream.gpu;
+    Ok(stream.is_registered() && gpu.driver.stream_capture(gpu.device, stream.handle)? != Capture::None)
+}
+
+/// Writes the header of a block that starts there, and books it as live. `hit`: the cache had it.
+fn give_out(pool: &DevicePool, stream: &Stream, start: u64, header: Header, hit: bool) -> Address {
+    pool.layout.table.write(start, header);
+    book(pool, stream, header.grains(), header.tag(), hit);
+    pool.layout.address(start)
 }
 
 /// Books a block as live. `hit`: the cache had it.

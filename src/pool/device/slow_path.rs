@@ -1,5 +1,6 @@
 //! The slow path: memory for a request that no cache could serve. `policy::next` says what to do next, this does it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -37,28 +38,33 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
     let mut guard = pool.state.lock();
     guard.counts.misses += 1;
     let mut begun = now();
+    let made = |begun| add_time(&pool.times.making, now().saturating_sub(begun));
     let mut reclaimed = 0;
     'again: loop {
         let mut search = Search::new(pool, &mut guard, need, begun, reclaimed);
+        let mut may_find = true;
         loop {
-            if let Some(start) = search.find(&mut guard) {
-                add_time(&pool.times.making, now().saturating_sub(begun));
+            if may_find && let Some(start) = search.find(&mut guard) {
+                made(begun);
                 return Ok(start);
             }
             search.look(&mut guard);
-            match next(&search.view) {
+            let step = next(&search.view);
+            // Planning and asking free nothing.
+            may_find = !matches!(step, Step::Plan { .. } | Step::AskOthers | Step::AskIdle);
+            match step {
                 Step::Look(further) => search.look_further(&mut guard, further),
                 Step::Plan { moving } => search.plan(&mut guard, moving),
                 Step::AskOthers => search.ask_others(&guard),
                 Step::AskIdle => search.view.idle = Some(pool.gpu.is_idle(need.stream.handle)),
                 Step::Transfer => search.transfer(&mut guard),
-                Step::CarryOut => search.carry_out(&mut guard)?,
+                Step::CarryOut => search.carry_out(&mut guard).inspect_err(|_| made(begun))?,
                 Step::Reclaim(how) => {
+                    made(begun);
                     if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.grains) {
                         return Ok(start);
                     }
                     let end = now();
-                    add_time(&pool.times.making, end.saturating_sub(begun));
                     search.view.reclaimed += 1;
                     let helped = MutexGuard::unlocked(&mut guard, || reclaim(pool, how, bytes));
                     begun = now();
@@ -84,6 +90,8 @@ struct Search<'a> {
     need: Need<'a>,
     view: View,
     plan: Option<Plan>,
+    /// Streams whose memory helps, as far as they were asked for.
+    sources: Vec<Arc<Stream>>,
     /// What the driver said when it refused.
     refusal: Option<DriverError>,
     /// Memory of the host was pinned for a plan.
@@ -111,7 +119,7 @@ impl<'a> Search<'a> {
             refused: false,
             reclaimed,
         };
-        Self { pool, need, view, plan: None, refusal: None, prepared: false, made: None }
+        Self { pool, need, view, plan: None, sources: Vec::new(), refusal: None, prepared: false, made: None }
     }
 
     /// A free block that is long enough, or the room that was made.
@@ -193,18 +201,18 @@ impl<'a> Search<'a> {
 
     fn ask_others(&mut self, state: &State) {
         let Self { pool, need, .. } = *self;
-        let sources = match need.private {
+        self.sources = match need.private {
             true => Vec::new(),
             false => sources(&pool.streams.read(), &state.memory, need.stream, need.grains),
         };
-        self.view.others = Some(sources.iter().map(|from| state.memory.arena.owner_free(from.owner) * GRAIN).sum());
+        self.view.others =
+            Some(self.sources.iter().map(|from| state.memory.arena.owner_free(from.owner) * GRAIN).sum());
     }
 
     /// Hands the asking stream other streams' memory, of the richest that has any.
     fn transfer(&mut self, state: &mut State) {
-        let Self { pool, need, .. } = *self;
-        let sources = sources(&pool.streams.read(), &state.memory, need.stream, need.grains);
-        for from in &sources {
+        let need = self.need;
+        for from in &self.sources {
             if let Ok(Some(moved)) = transfer(&mut state.memory, from, need.stream, need.grains) {
                 state.counts.waits += 1;
                 state.history.waited();
