@@ -27,6 +27,9 @@ WORKLOADS = {
     "image": "ResNet-50 training, images of 128 to 336, batches of 8 to 96",
     "serve": "1 B Llama-like model, growing caches, batches of 1 to 32",
     "moe": "mixture of experts, 1 000 to 60 000 tokens",
+    "generate": "1 B Llama-like model that generates, 3 GiB live",
+    "neighbours": "graph network on sampled neighbours",
+    "threads": "four models that generate in four threads",
 }
 ALLOCATORS = ("native", "expandable", "async", "rmm-pool", "rmm-async", "forebay")
 
@@ -36,9 +39,13 @@ def models():
     from mixture import Mixture
     from models import Graph, Text
     from serving import Serving
+    from small import Generating, Neighbours, Threads
     from vision import Images
 
-    return {"text": Text, "graph": Graph, "image": Images, "serve": Serving, "moe": Mixture}
+    return {
+        "text": Text, "graph": Graph, "image": Images, "serve": Serving, "moe": Mixture,
+        "generate": Generating, "neighbours": Neighbours, "threads": Threads,
+    }  # fmt: skip
 
 
 def stepper(torch, kind, size):
