@@ -462,6 +462,26 @@ fn out_of_memory_from_the_driver_below_its_capacity_climbs_the_same_ladder() {
     }
 }
 
+/// A callback that gives nothing back, as far as it says, and changes what every plan from before was made of.
+#[test]
+fn no_plan_from_before_a_callback_is_carried_out() {
+    let bench = PoolOnHost::new(small(), Options { limit: 24 * MIB, ..Options::default() });
+    let blocks: Vec<Address> = (0..3).map(|_| bench.malloc(6 * MIB, LEGACY)).collect();
+    bench.free(blocks[0], LEGACY);
+    bench.free(blocks[2], LEGACY);
+    let (middle, weak) = (Mutex::new(Some(blocks[1])), Arc::downgrade(&bench.pool));
+    bench.pool.add_pressure_callback(Box::new(move |_, _| {
+        let pool = weak.upgrade().unwrap();
+        if let Some(block) = middle.lock().unwrap().take() {
+            pool.free(block, LEGACY).unwrap();
+            pool.trim(DEVICE, 0).unwrap();
+        }
+        false
+    }));
+    let all = bench.malloc(20 * MIB, LEGACY);
+    bench.free(all, LEGACY);
+}
+
 #[test]
 fn another_pool_on_the_device_gives_back_before_a_request_fails() {
     let driver = host(small());

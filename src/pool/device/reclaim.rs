@@ -85,10 +85,10 @@ pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
     true
 }
 
-/// Gets memory back, where so many bytes are wanted. Returns whether that gave anything.
-pub(crate) fn reclaim(pool: &DevicePool, how: Reclaim, bytes: u64) -> bool {
+/// Gets memory back, where so many bytes are wanted, in the first of these ways that gives any. Returns how many were tried.
+pub(crate) fn reclaim(pool: &DevicePool, ways: &[Reclaim], bytes: u64) -> usize {
     let gpu = &pool.gpu;
-    match how {
+    let gives = |how: &Reclaim| match how {
         Reclaim::Pending => wait_for_pending(pool),
         Reclaim::Quarantine => clear_quarantine(pool),
         Reclaim::DriverPools => {
@@ -97,5 +97,6 @@ pub(crate) fn reclaim(pool: &DevicePool, how: Reclaim, bytes: u64) -> bool {
         }
         Reclaim::OtherPools => pool.pressure.trim_others(gpu.device),
         Reclaim::Callbacks => pool.pressure.call(gpu.device, bytes),
-    }
+    };
+    ways.iter().position(gives).map_or(ways.len(), |found| found + 1)
 }

@@ -59,21 +59,17 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
                 Step::AskIdle => search.view.idle = Some(pool.gpu.is_idle(need.stream.handle)),
                 Step::Transfer => search.transfer(&mut guard),
                 Step::CarryOut => search.carry_out(&mut guard).inspect_err(|_| made(begun))?,
-                Step::Reclaim(how) => {
+                Step::Reclaim(ways) => {
                     made(begun);
                     if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.grains) {
                         return Ok(start);
                     }
                     let end = now();
-                    search.view.reclaimed += 1;
-                    let helped = MutexGuard::unlocked(&mut guard, || reclaim(pool, how, bytes));
+                    reclaimed += MutexGuard::unlocked(&mut guard, || reclaim(pool, ways, bytes));
                     begun = now();
                     add_time(&pool.times.waiting, begun.saturating_sub(end));
-                    // Only what gave something back is worth another try.
-                    if helped {
-                        reclaimed = search.view.reclaimed;
-                        continue 'again;
-                    }
+                    // Without the lock others changed the arena: no plan from before holds any more.
+                    continue 'again;
                 }
                 Step::Fail(reason) => {
                     guard.counts.out_of_memory += 1;
