@@ -4,8 +4,8 @@
  * Made from src/abi by cbindgen; do not edit.
  *
  * Ownership   A forebay_pool that a call gives you is yours: end it with forebay_pool_destroy. Memory from
- *             forebay_malloc is yours until forebay_free. Texts that are returned belong to the library. User data of a
- *             callback stays yours and must stay valid until the callback is removed.
+ *             forebay_pool_malloc is yours until forebay_pool_free. Texts that are returned belong to the library. User
+ *             data of a callback stays yours and must stay valid until the callback is removed.
  * Arguments   The object comes first; const means that it is only read; outputs come last and are written only on
  *             FOREBAY_STATUS_OK. A NULL object or output is FOREBAY_STATUS_NULL_POINTER. Freeing a NULL block or
  *             destroying a NULL object is fine. Sizes are bytes. Devices are counted from 0, as CUDA counts them.
@@ -19,8 +19,8 @@
  *             finished fence proves that its last use is over. A stream must be alive in the call that names it. After
  *             the call its handle is not used again, unless it is a default stream, was registered
  *             (forebay_stream_register), or was recorded as a user of a block that is still live.
- * Captures    Memory for a graph comes from a private pool: forebay_private_begin before the capture,
- *             forebay_private_end after it, forebay_private_release when the graph is gone.
+ * Captures    Memory for a graph comes from a private pool: forebay_pool_private_begin before the capture,
+ *             forebay_pool_private_end after it, forebay_pool_private_release when the graph is gone.
  * Addresses   A block's address never changes while it is live.
  * Driver      FOREBAY_DRIVER=cuda (the default) or host: RAM instead of a GPU, for tests and machines without one.
  * Log         What is in no status, such as a bad free through a framework's hook, goes to stderr as warnings; FOREBAY_LOG=off,
@@ -28,7 +28,7 @@
  * fork        CUDA does not work in a child of fork(), and neither does this library once it was used: there every call
  *             answers FOREBAY_STATUS_FORKED at once, or NULL or 0 where it has no status. What ends an object or frees
  *             memory does nothing, deleters of DLPack tensors included: all of it stays the parent's. Texts, versions and
- *             forebay_block_size_for are as ever. exec and spawn are fine.
+ *             forebay_pool_block_size_for are as ever. exec and spawn are fine.
  * exit        The shared pool is not taken down. Freeing while the process ends, also after CUDA is gone, is harmless.
  */
 
@@ -55,13 +55,13 @@ struct DLManagedTensorVersioned;
 // All parts in one: major * 10000 + minor * 100 + patch.
 #define FOREBAY_VERSION_NUMBER 100
 
-// Layout of `forebay_options`.
-#define FOREBAY_OPTIONS_VERSION 1
+// Layout of `forebay_pool_options`.
+#define FOREBAY_POOL_OPTIONS_VERSION 1
 
 // Layout of `forebay_block`.
 #define FOREBAY_BLOCK_VERSION 1
 
-// Layout of `forebay_stats` and `forebay_stream_stats`.
+// Layout of `forebay_pool_stats` and `forebay_stream_stats`.
 #define FOREBAY_STATS_VERSION 1
 
 // Layout of the structs that answer.
@@ -111,7 +111,7 @@ typedef enum forebay_status {
 
 // Who asked for a block: how the figures tell users apart.
 typedef enum forebay_framework {
-  // forebay_malloc.
+  // forebay_pool_malloc.
   FOREBAY_FRAMEWORK_C = 0,
   // The PyTorch hooks.
   FOREBAY_FRAMEWORK_TORCH = 1,
@@ -296,11 +296,11 @@ typedef struct forebay_resource forebay_resource;
 // not call this library, take a lock that is held around calls of it, or throw.
 typedef void (*forebay_log_fn)(void *user, uint32_t level, const char *message);
 
-// How a pool behaves. Fill with `forebay_options_init`, then change what you want changed.
-typedef struct forebay_options {
-  // sizeof(forebay_options), as the caller was compiled.
+// How a pool behaves. Fill with `forebay_pool_options_init`, then change what you want changed.
+typedef struct forebay_pool_options {
+  // sizeof(forebay_pool_options), as the caller was compiled.
   uint32_t size;
-  // FOREBAY_OPTIONS_VERSION.
+  // FOREBAY_POOL_OPTIONS_VERSION.
   uint32_t version;
   // "cuda", "host", or NULL: the variable FOREBAY_DRIVER, else cuda. Read during the call only.
   const char *driver;
@@ -321,7 +321,7 @@ typedef struct forebay_options {
   uint32_t give_back_ms;
   // Zero.
   uint64_t reserved[7];
-} forebay_options;
+} forebay_pool_options;
 
 // Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
 // held: it may free into the pool. It is not called again by an allocation that it makes itself.
@@ -347,7 +347,7 @@ typedef struct forebay_block {
   uint32_t has_stream;
   // 1: it belongs to the private pool of the ids below.
   uint32_t is_private;
-  // First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_private_begin`.
+  // First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_pool_private_begin`.
   uint64_t private_first;
   // Second part.
   uint64_t private_second;
@@ -365,12 +365,12 @@ typedef void (*forebay_block_fn)(void *context, const struct forebay_block *bloc
 typedef void (*forebay_mapping_fn)(void *user, int32_t device, uint32_t what, void *ptr, uint64_t bytes);
 
 // A device's figures: bytes, and counts since the pool was made.
-typedef struct forebay_stats {
-  // sizeof(forebay_stats); set by the caller.
+typedef struct forebay_pool_stats {
+  // sizeof(forebay_pool_stats); set by the caller.
   uint32_t size;
   // FOREBAY_STATS_VERSION; set by the caller.
   uint32_t version;
-  // Given out: the sizes of the blocks, as `forebay_block_size` tells them.
+  // Given out: the sizes of the blocks, as `forebay_pool_block_size` tells them.
   uint64_t live;
   // The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
   uint64_t live_peak;
@@ -420,7 +420,7 @@ typedef struct forebay_stats {
   uint64_t waiting_ns;
   // Zero.
   uint64_t reserved[5];
-} forebay_stats;
+} forebay_pool_stats;
 
 // One stream's figures.
 typedef struct forebay_stream_stats {
@@ -701,12 +701,12 @@ const char *forebay_version(void);
 // Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
-enum forebay_status forebay_options_init(struct forebay_options *options);
+enum forebay_status forebay_pool_options_init(struct forebay_pool_options *options);
 
 // Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
 //
 // Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
-enum forebay_status forebay_configure(const struct forebay_options *options);
+enum forebay_status forebay_pool_configure_shared(const struct forebay_pool_options *options);
 
 // The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
 // process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
@@ -717,227 +717,213 @@ enum forebay_status forebay_pool_shared(struct forebay_pool **out);
 
 // Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
 // it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
-enum forebay_status forebay_pool_create(const struct forebay_options *options, struct forebay_pool **out);
+enum forebay_status forebay_pool_create(const struct forebay_pool_options *options,
+                                        struct forebay_pool **out);
 
 // Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
 // device and gives everything back, blocks that are still live included. NULL is fine.
 void forebay_pool_destroy(struct forebay_pool *pool);
 
 // "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
-const char *forebay_driver_name(const struct forebay_pool *pool);
+const char *forebay_pool_driver_name(const struct forebay_pool *pool);
 
 // How many devices the pool's driver has. Any thread.
-enum forebay_status forebay_device_count(const struct forebay_pool *pool, int32_t *out);
+enum forebay_status forebay_pool_device_count(const struct forebay_pool *pool, int32_t *out);
 
 // Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
-enum forebay_status forebay_memory_info(const struct forebay_pool *pool,
-                                        int32_t device,
-                                        uint64_t *free_bytes,
-                                        uint64_t *total_bytes);
+enum forebay_status forebay_pool_memory_info(const struct forebay_pool *pool,
+                                             int32_t device,
+                                             uint64_t *free_bytes,
+                                             uint64_t *total_bytes);
 
-// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
-// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
-// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with
+// Python's lock given up. Python's cycle collector calls what is written in Python before it ends anything, and
+// capsules when their last reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
 void forebay_pool_capsule_delete(void *capsule);
 
 // Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
 // work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
-enum forebay_status forebay_trim(struct forebay_pool *pool,
-                                 int32_t device,
-                                 uint64_t keep,
-                                 uint64_t *released);
+enum forebay_status forebay_pool_trim(struct forebay_pool *pool,
+                                      int32_t device,
+                                      uint64_t keep,
+                                      uint64_t *released);
 
 // Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
-enum forebay_status forebay_set_limit(struct forebay_pool *pool,
-                                      int32_t device,
-                                      uint64_t bytes);
+enum forebay_status forebay_pool_set_limit(struct forebay_pool *pool,
+                                           int32_t device,
+                                           uint64_t bytes);
 
 // Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
-enum forebay_status forebay_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
+enum forebay_status forebay_pool_set_fraction(struct forebay_pool *pool, int32_t device, double fraction);
 
 // The limit of `device` in bytes; 0 for none. Any thread.
-enum forebay_status forebay_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
+enum forebay_status forebay_pool_get_limit(const struct forebay_pool *pool, int32_t device, uint64_t *out);
 
-// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
-// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
+// Adds a pressure callback; `id` gets a number for `forebay_pool_remove_pressure_callback`. It is called on whichever
+// thread runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
 // removed. Any thread.
-enum forebay_status forebay_add_pressure_callback(struct forebay_pool *pool,
-                                                  forebay_pressure_fn callback,
-                                                  void *user,
-                                                  uint64_t *id);
+enum forebay_status forebay_pool_add_pressure_callback(struct forebay_pool *pool,
+                                                       forebay_pressure_fn callback,
+                                                       void *user,
+                                                       uint64_t *id);
 
 // Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
 //
 // Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
-enum forebay_status forebay_remove_pressure_callback(struct forebay_pool *pool,
-                                                     uint64_t id);
+enum forebay_status forebay_pool_remove_pressure_callback(struct forebay_pool *pool,
+                                                          uint64_t id);
 
 // Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
 // `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
-// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
+// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_pool_free`.
 //
 // Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
 // FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
-enum forebay_status forebay_malloc(struct forebay_pool *pool,
-                                   uint64_t bytes,
-                                   int32_t device,
-                                   void *stream,
-                                   void **out);
+enum forebay_status forebay_pool_malloc(struct forebay_pool *pool,
+                                        uint64_t bytes,
+                                        int32_t device,
+                                        void *stream,
+                                        void **out);
 
 // The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
 //
-// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
-enum forebay_status forebay_malloc_for(struct forebay_pool *pool,
-                                       uint32_t framework,
-                                       uint64_t bytes,
-                                       int32_t device,
-                                       void *stream,
-                                       void **out);
+// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_pool_malloc`.
+enum forebay_status forebay_pool_malloc_for(struct forebay_pool *pool,
+                                            uint32_t framework,
+                                            uint64_t bytes,
+                                            int32_t device,
+                                            void *stream,
+                                            void **out);
 
 // Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
-// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
-// memory while the device is behind. Otherwise as `forebay_malloc`.
-enum forebay_status forebay_malloc_ready(struct forebay_pool *pool,
-                                         uint64_t bytes,
-                                         int32_t device,
-                                         void *stream,
-                                         void **out);
+// memory, whose blocks from `forebay_pool_malloc` are ready in the order of `stream` only. Slower than that, and holds
+// more memory while the device is behind. Otherwise as `forebay_pool_malloc`.
+enum forebay_status forebay_pool_malloc_ready(struct forebay_pool *pool,
+                                              uint64_t bytes,
+                                              int32_t device,
+                                              void *stream,
+                                              void **out);
 
-// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
-// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
-// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
-// be alive in this call. NULL `ptr` is fine. Any thread.
+// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block is
+// handed out again only where that work is proven to come first. Uses on other streams must be ordered before this by
+// the caller, or recorded with `forebay_pool_record_use`. `stream` need not be the one of the allocation; it must be
+// alive in this call. NULL `ptr` is fine. Any thread.
 //
 // Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
-enum forebay_status forebay_free(struct forebay_pool *pool,
-                                 void *ptr,
-                                 void *stream);
+enum forebay_status forebay_pool_free(struct forebay_pool *pool,
+                                      void *ptr,
+                                      void *stream);
 
-// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
-// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
-// `ptr` is fine. Any thread.
+// Frees a block, ordered after all work of all streams of its device until now, whoever queued it: for memory whose
+// users do not say which streams they used. Slower than `forebay_pool_free`: the block is handed out again once all of
+// that work is done. NULL `ptr` is fine. Any thread.
 //
 // Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
-enum forebay_status forebay_free_behind_everything(struct forebay_pool *pool,
-                                                   void *ptr);
+enum forebay_status forebay_pool_free_after_all(struct forebay_pool *pool,
+                                                void *ptr);
 
 // Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
 // `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
-enum forebay_status forebay_record_use(struct forebay_pool *pool, void *ptr, void *stream);
+enum forebay_status forebay_pool_record_use(struct forebay_pool *pool, void *ptr, void *stream);
 
 // The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
 // and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
-enum forebay_status forebay_block_size(struct forebay_pool *pool,
-                                       const void *ptr,
-                                       uint64_t *out);
+enum forebay_status forebay_pool_block_size(struct forebay_pool *pool,
+                                            const void *ptr,
+                                            uint64_t *out);
 
 // The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
-uint64_t forebay_block_size_for(uint64_t bytes);
+uint64_t forebay_pool_block_size_for(uint64_t bytes);
 
 // The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
 // block. Any thread.
-enum forebay_status forebay_base_address(struct forebay_pool *pool,
-                                         const void *ptr,
-                                         void **base,
-                                         uint64_t *bytes);
+enum forebay_status forebay_pool_base_address(struct forebay_pool *pool,
+                                              const void *ptr,
+                                              void **base,
+                                              uint64_t *bytes);
 
-// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
-// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
-//
-// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
-uint32_t forebay_malloc_at_once(struct forebay_pool *pool,
-                                uint32_t framework,
-                                uint64_t bytes,
-                                int32_t device,
-                                void *stream,
-                                void **out);
+// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_pool_private_end`: call
+// it just before `stream` is captured. What is handed out in between is reused within that private pool alone, so a
+// graph that was captured can be replayed at any time, until `forebay_pool_private_release`. The first begin of an id
+// makes its private pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their
+// own space. Any thread.
+enum forebay_status forebay_pool_private_begin(struct forebay_pool *pool,
+                                               int32_t device,
+                                               uint64_t id,
+                                               void *stream);
 
-// `forebay_free` under the same condition. Any thread.
-//
-// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
-uint32_t forebay_free_at_once(struct forebay_pool *pool, void *ptr, void *stream);
-
-// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
-// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
-// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
-// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
-enum forebay_status forebay_private_begin(struct forebay_pool *pool,
-                                          int32_t device,
-                                          uint64_t id,
-                                          void *stream);
-
-// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
+// Ends the newest `forebay_pool_private_begin` of this id: call it when the capture has ended.
 //
 // Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
-enum forebay_status forebay_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
+enum forebay_status forebay_pool_private_end(struct forebay_pool *pool, int32_t device, uint64_t id);
 
 // Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
 // back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
 //
 // Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
-enum forebay_status forebay_private_release(struct forebay_pool *pool,
-                                            int32_t device,
-                                            uint64_t id);
+enum forebay_status forebay_pool_private_release(struct forebay_pool *pool,
+                                                 int32_t device,
+                                                 uint64_t id);
 
 // Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
 // say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
 // Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
 // may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
-enum forebay_status forebay_release_captures(struct forebay_pool *pool,
-                                             int32_t device,
-                                             uint64_t *captures);
+enum forebay_status forebay_pool_release_captures(struct forebay_pool *pool,
+                                                  int32_t device,
+                                                  uint64_t *captures);
 
 // Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
 // not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
-enum forebay_status forebay_snapshot(const struct forebay_pool *pool,
-                                     int32_t device,
-                                     forebay_block_fn visit,
-                                     void *context);
+enum forebay_status forebay_pool_snapshot(const struct forebay_pool *pool,
+                                          int32_t device,
+                                          forebay_block_fn visit,
+                                          void *context);
 
 // Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
 // NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
 // until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any thread.
-enum forebay_status forebay_set_mapping_observer(struct forebay_pool *pool,
-                                                 int32_t device,
-                                                 forebay_mapping_fn observer,
-                                                 void *user);
+enum forebay_status forebay_pool_set_mapping_observer(struct forebay_pool *pool,
+                                                      int32_t device,
+                                                      forebay_mapping_fn observer,
+                                                      void *user);
 
 // A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
 // true of a moment, together they may be of several. Any thread.
-enum forebay_status forebay_get_stats(const struct forebay_pool *pool,
-                                      int32_t device,
-                                      struct forebay_stats *out);
+enum forebay_status forebay_pool_get_stats(const struct forebay_pool *pool,
+                                           int32_t device,
+                                           struct forebay_pool_stats *out);
 
 // One stream's figures; zeros for a stream that was never used. Set `size` and `version` of `out` before the call.
 // Any thread.
-enum forebay_status forebay_get_stream_stats(const struct forebay_pool *pool,
-                                             int32_t device,
-                                             void *stream,
-                                             struct forebay_stream_stats *out);
+enum forebay_status forebay_pool_get_stream_stats(const struct forebay_pool *pool,
+                                                  int32_t device,
+                                                  void *stream,
+                                                  struct forebay_stream_stats *out);
 
 // Makes the present figures the peaks. Any thread.
-enum forebay_status forebay_reset_peaks(struct forebay_pool *pool, int32_t device);
+enum forebay_status forebay_pool_reset_peaks(struct forebay_pool *pool, int32_t device);
 
 // A few lines about a device for a person, as in an out-of-memory message. Writes at most `capacity` bytes, the last
 // of them a NUL; `needed` (may be NULL) gets the bytes for the whole text with its NUL. Any thread.
-enum forebay_status forebay_report(const struct forebay_pool *pool,
-                                   int32_t device,
-                                   char *buffer,
-                                   size_t capacity,
-                                   size_t *needed);
+enum forebay_status forebay_pool_report(const struct forebay_pool *pool,
+                                        int32_t device,
+                                        char *buffer,
+                                        size_t capacity,
+                                        size_t *needed);
 
 // Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
 // one place to another is in neither, and the sums would not fit.
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
-enum forebay_status forebay_check(const struct forebay_pool *pool,
-                                  int32_t device);
+enum forebay_status forebay_pool_check(const struct forebay_pool *pool,
+                                       int32_t device);
 
 // Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
-// it is in every call; registered, it does neither.
-// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
-// `forebay_private_begin`: a request that its stream cache serves asks nobody, so that would not be noticed. Any thread.
+// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the
+// driver who it is in every call; registered, it does neither. Stream 2, the calling thread's default stream, cannot
+// be registered. A registered stream must not be captured without `forebay_pool_private_begin`: a request that its
+// stream cache serves asks nobody, so that would not be noticed. Any thread.
 enum forebay_status forebay_stream_register(struct forebay_pool *pool,
                                             int32_t device,
                                             void *stream);
@@ -956,8 +942,8 @@ enum forebay_status forebay_stream_create(struct forebay_pool *pool,
                                           int32_t device,
                                           void **out);
 
-// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
-// stay safe. Any thread.
+// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued
+// work still runs, and blocks freed on it stay safe. Any thread.
 enum forebay_status forebay_stream_destroy(struct forebay_pool *pool,
                                            int32_t device,
                                            void *stream);
@@ -970,20 +956,39 @@ enum forebay_status forebay_stream_synchronize(struct forebay_pool *pool,
 
 // Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
 // the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.
-enum forebay_status forebay_copy(struct forebay_pool *pool,
-                                 int32_t device,
-                                 void *to,
-                                 const void *from,
-                                 uint64_t bytes,
-                                 void *stream);
+enum forebay_status forebay_pool_copy(struct forebay_pool *pool,
+                                      int32_t device,
+                                      void *to,
+                                      const void *from,
+                                      uint64_t bytes,
+                                      void *stream);
 
 // Queues setting `bytes` bytes to `value` on `stream`. Any thread.
-enum forebay_status forebay_fill(struct forebay_pool *pool,
-                                 int32_t device,
-                                 void *to,
-                                 uint8_t value,
+enum forebay_status forebay_pool_fill(struct forebay_pool *pool,
+                                      int32_t device,
+                                      void *to,
+                                      uint8_t value,
+                                      uint64_t bytes,
+                                      void *stream);
+
+// `forebay_pool_malloc_for` on the fast path alone: from what the stream freed last, or from free memory that is
+// mapped. Takes no lock under which anybody waits. Asks the driver at most which stream the handle names and whether
+// it is captured. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+//
+// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_pool_malloc_for` does it or says why not.
+uint32_t forebay_pool_try_malloc(struct forebay_pool *pool,
+                                 uint32_t framework,
                                  uint64_t bytes,
-                                 void *stream);
+                                 int32_t device,
+                                 void *stream,
+                                 void **out);
+
+// `forebay_pool_free` on the fast path alone, as `forebay_pool_try_malloc` allocates. Records no event. Any thread.
+//
+// Returns 1, or 0: nothing happened then, and `forebay_pool_free` does it or says why not.
+uint32_t forebay_pool_try_free(struct forebay_pool *pool,
+                               void *ptr,
+                               void *stream);
 
 // A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`; with
 // `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the object and
@@ -1006,11 +1011,11 @@ void forebay_buffer_destroy(struct forebay_buffer *buffer);
 // buffer are alive its memory stays, and goes back with the last of them. Any thread.
 enum forebay_status forebay_buffer_close(struct forebay_buffer *buffer);
 
-// The same if it takes no driver call and no wait. For callers that hold a lock which others need meanwhile, such as an
-// interpreter's. Any thread.
+// `forebay_buffer_close` on the fast path alone, as `forebay_pool_try_free` frees. For callers that hold a lock which
+// others need meanwhile, such as an interpreter's. Any thread.
 //
 // Returns 1 if the buffer is closed, or 0: nothing happened then, and `forebay_buffer_close` does it or says why not.
-uint32_t forebay_buffer_close_at_once(struct forebay_buffer *buffer);
+uint32_t forebay_buffer_try_close(struct forebay_buffer *buffer);
 
 // Closes as `forebay_buffer_close` does, in the order of `stream`.
 enum forebay_status forebay_buffer_close_on(struct forebay_buffer *buffer, void *stream);
@@ -1033,9 +1038,9 @@ enum forebay_status forebay_buffer_copy(struct forebay_buffer *dst,
                                         void *stream);
 
 // Copies `src` into a new buffer that the resource of `src` allocates, on `stream`. The caller owns it. Any thread.
-enum forebay_status forebay_buffer_copy_new(const struct forebay_buffer *src,
-                                            void *stream,
-                                            struct forebay_buffer **out);
+enum forebay_status forebay_buffer_clone(const struct forebay_buffer *src,
+                                         void *stream,
+                                         struct forebay_buffer **out);
 
 // Repeats the low `width` bytes of `value` (1, 2 or 4; little end first) over the buffer, on `stream`. Any thread.
 //
@@ -1088,9 +1093,9 @@ enum forebay_status forebay_host_resource_create(const struct forebay_host_resou
 
 // One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
 // at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
-enum forebay_status forebay_pool_resource(struct forebay_pool *pool,
-                                          int32_t device,
-                                          struct forebay_resource **out);
+enum forebay_status forebay_pool_resource_create(struct forebay_pool *pool,
+                                                 int32_t device,
+                                                 struct forebay_resource **out);
 
 // A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
 // stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
@@ -1123,21 +1128,22 @@ void forebay_dlpack_capsule_delete(void *capsule);
 
 // Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed and
 // beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays the
-// caller's, who calls `forebay_host_unregister` before it is freed. Any thread.
+// caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
 //
 // Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
 // memory that is page-locked already.
-enum forebay_status forebay_host_register(const struct forebay_pool *pool,
-                                          int32_t device,
-                                          void *ptr,
-                                          uint64_t bytes,
-                                          uint32_t portable,
-                                          uint32_t mapped);
+enum forebay_status forebay_pool_host_register(const struct forebay_pool *pool,
+                                               int32_t device,
+                                               void *ptr,
+                                               uint64_t bytes,
+                                               uint32_t portable,
+                                               uint32_t mapped);
 
-// Ends what `forebay_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any thread.
-enum forebay_status forebay_host_unregister(const struct forebay_pool *pool,
-                                            int32_t device,
-                                            void *ptr);
+// Ends what `forebay_pool_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any
+// thread.
+enum forebay_status forebay_pool_host_unregister(const struct forebay_pool *pool,
+                                                 int32_t device,
+                                                 void *ptr);
 
 // The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor by
 // SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to keep it.
@@ -1195,11 +1201,11 @@ enum forebay_status forebay_ipc_descriptor_size(const struct forebay_ipc_descrip
                                                 uint64_t bytes,
                                                 uint64_t *size);
 
-// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of the
-// memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered; for
-// memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The descriptor
-// is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any thread; waits for
-// the exporter, at most 10 s for each answer.
+// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of
+// the memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered;
+// for memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The
+// descriptor is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any
+// thread; waits for the exporter, at most 10 s for each answer.
 //
 // Returns FOREBAY_STATUS_NOT_FOUND for memory that was freed and a pool that is not mapped, FOREBAY_STATUS_PEER for an
 // exporter that is gone, FOREBAY_STATUS_NOT_PERMITTED for one of another user.
@@ -1235,8 +1241,8 @@ void forebay_resource_destroy(struct forebay_resource *resource);
 enum forebay_status forebay_resource_close(struct forebay_resource *resource);
 
 // Allocates `bytes`, usable by work queued on `stream` from now on, as a buffer that the caller owns and frees with
-// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is the
-// buffer's. 0 bytes give a buffer at NULL. Any thread.
+// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is
+// the buffer's. 0 bytes give a buffer at NULL. Any thread.
 //
 // Returns FOREBAY_STATUS_OUT_OF_MEMORY, FOREBAY_STATUS_CLOSED, FOREBAY_STATUS_NOT_PERMITTED for a mapped pool.
 enum forebay_status forebay_resource_allocate(struct forebay_resource *resource,
@@ -1244,18 +1250,18 @@ enum forebay_status forebay_resource_allocate(struct forebay_resource *resource,
                                               void *stream,
                                               struct forebay_buffer **out);
 
-// The same if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly, what the
-// stream freed last in a pool of Forebay's, or free memory that is mapped there. For callers
-// that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+// `forebay_resource_allocate` on the fast path alone, as `forebay_pool_try_malloc` allocates. Only a resource of a
+// Forebay pool has one. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any
+// thread.
 //
 // Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.
-uint32_t forebay_resource_allocate_at_once(struct forebay_resource *resource,
-                                           uint64_t bytes,
-                                           void *stream,
-                                           struct forebay_buffer **out);
+uint32_t forebay_resource_try_allocate(struct forebay_resource *resource,
+                                       uint64_t bytes,
+                                       void *stream,
+                                       struct forebay_buffer **out);
 
-// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give
-// NULL. Any thread.
+// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes
+// give NULL. Any thread.
 enum forebay_status forebay_resource_allocate_pointer(struct forebay_resource *resource,
                                                       uint64_t bytes,
                                                       void *stream,

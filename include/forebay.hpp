@@ -70,7 +70,7 @@ inline pool_ref shared_pool() {
 }
 
 // A pool of your own. NULL: the options that the FOREBAY_* variables say. Throws forebay::error.
-inline pool_ref make_pool(const forebay_options *options = nullptr) {
+inline pool_ref make_pool(const forebay_pool_options *options = nullptr) {
   forebay_pool *made = nullptr;
   check(forebay_pool_create(options, &made));
   return pool_ref(made, forebay_pool_destroy);
@@ -79,8 +79,9 @@ inline pool_ref make_pool(const forebay_options *options = nullptr) {
 // Memory of one device's pool, aligned to 512 bytes.
 //
 // Ownership   Copies are equal, cheap, and keep the pool alive; memory must go back before the last of them ends.
-// Streams     Memory is given, and taken back, in the order of the stream that is named, as forebay_malloc and forebay_free say. It
-//             must be alive in the call. Uses on other streams must come before, or be told by forebay_record_use.
+// Streams     Memory is given, and taken back, in the order of the stream that is named, as forebay_pool_malloc and
+//             forebay_pool_free say. It must be alive in the call. Uses on other streams must come before, or be told by
+//             forebay_pool_record_use.
 // Threads     Any, at any time.
 // Errors      Allocating throws forebay::out_of_memory, a std::bad_alloc, or forebay::error. Deallocating does not fail for C++: what is
 //             not live is told to the standard error stream, and changes nothing.
@@ -91,7 +92,7 @@ class memory_resource {
 
   memory_resource(int device, pool_ref pool) : pool_(std::move(pool)), device_(device) {
     std::int32_t count = 0;
-    check(forebay_device_count(pool_.get(), &count));
+    check(forebay_pool_device_count(pool_.get(), &count));
     if (device < 0 || device >= count) {
       throw error(FOREBAY_STATUS_INVALID_ARGUMENT,
                   "device " + std::to_string(device) + ": there are " + std::to_string(count) + ", counted from 0");
@@ -110,25 +111,25 @@ class memory_resource {
   void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment) {
     check_alignment(alignment);
     void *block = nullptr;
-    check(forebay_malloc(pool_.get(), bytes, device_, stream.get(), &block));
+    check(forebay_pool_malloc(pool_.get(), bytes, device_, stream.get(), &block));
     return block;
   }
 
   void deallocate(cuda::stream_ref stream, void *block, std::size_t bytes, std::size_t = default_alignment) noexcept {
-    told(forebay_free(pool_.get(), block, stream.get()), block, bytes);
+    told(forebay_pool_free(pool_.get(), block, stream.get()), block, bytes);
   }
 
   // Memory that nothing on any stream uses any more. Slower, and holds more while the device is behind.
   void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) {
     check_alignment(alignment);
     void *block = nullptr;
-    check(forebay_malloc_ready(pool_.get(), bytes, device_, nullptr, &block));
+    check(forebay_pool_malloc_ready(pool_.get(), bytes, device_, nullptr, &block));
     return block;
   }
 
   // Whatever the device has to do with the memory comes first; nobody waits for it.
   void deallocate_sync(void *block, std::size_t bytes, std::size_t = default_alignment) noexcept {
-    told(forebay_free_behind_everything(pool_.get(), block), block, bytes);
+    told(forebay_pool_free_after_all(pool_.get(), block), block, bytes);
   }
 
   int device() const noexcept { return device_; }

@@ -714,7 +714,7 @@ fn a_captured_stream_gets_no_new_memory_without_a_private_pool() {
         driver.begin_capture(HOME, stream).unwrap();
         let refused = pool.malloc(MIB, DEVICE, stream, 0);
         assert!(
-            matches!(&refused, Err(Error::Capturing(text)) if text.contains("forebay_private_begin")),
+            matches!(&refused, Err(Error::Capturing(text)) if text.contains("forebay_pool_private_begin")),
             "{refused:?}"
         );
         pool.private_begin(DEVICE, 1, Box::new(move |asking| asking == stream)).unwrap();

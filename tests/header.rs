@@ -107,8 +107,8 @@ fn it_compiles_as_c11_and_cpp17() {
 #else
 #define ASSERT _Static_assert
 #endif
-ASSERT(sizeof(forebay_options) == 112, "options");
-ASSERT(sizeof(forebay_stats) == 296, "stats");
+ASSERT(sizeof(forebay_pool_options) == 112, "options");
+ASSERT(sizeof(forebay_pool_stats) == 296, "stats");
 ASSERT(sizeof(forebay_device_resource_options) == 64, "device resource options");
 ASSERT(sizeof(forebay_pinned_resource_options) == 80, "pinned resource options");
 ASSERT(sizeof(forebay_managed_resource_options) == 64, "managed resource options");

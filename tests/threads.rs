@@ -32,12 +32,12 @@ struct World {
 
 impl World {
     fn allocate(&self, bytes: u64, stream: StreamHandle) -> Address {
-        let quick = self.pool.malloc_at_once(bytes, 0, stream, 0);
+        let quick = self.pool.try_malloc(bytes, 0, stream, 0);
         quick.unwrap_or_else(|| self.pool.malloc(bytes, 0, stream, 0).unwrap())
     }
 
     fn free(&self, at: Address, stream: StreamHandle) {
-        if !self.pool.free_at_once(at, stream) {
+        if !self.pool.try_free(at, stream) {
             self.pool.free(at, stream).unwrap();
         }
     }

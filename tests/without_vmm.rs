@@ -272,7 +272,7 @@ fn a_free_behind_everything_waits_for_work_that_nobody_told_of() {
         let (driver, pool, home, other) = held_back(HostOptions { device_events, ..bare() });
         let mut read = vec![0; MIB as usize];
         let block = block_and_reader(&driver, &pool, home, other, &mut read);
-        pool.free_behind_everything(block).unwrap();
+        pool.free_after_all(block).unwrap();
         assert_eq!(driver.queued(HOME, LEGACY).unwrap(), 0, "the legacy stream waits for nobody");
         pool.check(DEVICE).unwrap();
         assert_eq!(pool.trim(DEVICE, 0).unwrap(), MIB);
@@ -374,7 +374,7 @@ fn a_limit_counts_what_is_held_and_waits_for_what_was_freed() {
     pool.set_limit(DEVICE, 8 * MIB).unwrap();
     let block = pool.malloc(6 * MIB, DEVICE, home, 0).unwrap();
     let short = |error: &Error| matches!(error, Error::OutOfMemory(_));
-    let words = ["3.00 MiB (3145728 bytes) asked for, the pool's limit is short by 1.00 MiB", "forebay_set_limit"];
+    let words = ["3.00 MiB (3145728 bytes) asked for, the pool's limit is short by 1.00 MiB", "forebay_pool_set_limit"];
     is_told(pool.malloc(3 * MIB, DEVICE, home, 0), short, &words);
     // Its free is queued, and the other stream needs more than is left beside it.
     pool.free(block, home).unwrap();

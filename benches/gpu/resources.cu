@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
   pinned_options.own_pool = 1;
   must(forebay_pinned_resource_create(&pinned_options, &own_pinned), "own pinned resource");
   must(forebay_pool_shared(&shared), "shared pool");
-  must(forebay_pool_resource(shared, kDevice, &pool), "pool resource");
+  must(forebay_pool_resource_create(shared, kDevice, &pool), "pool resource");
   must(forebay_virtual_resource_create(kDevice, nullptr, &virtual_memory), "virtual resource");
 
   /* The pools as the driver's own functions see them: the same pools, by their handles. */
@@ -122,15 +122,15 @@ int main(int argc, char **argv) {
   compare("device pool / shared pool, default stream", driver_pair(handle(device), nullptr), pair_of(pool, nullptr), 20000);
   compare("pinned pool", driver_pair(handle(pinned), stream), pair_of(pinned, stream), 2000);
   compare("pinned pool / own pinned pool, ready", driver_pair(handle(pinned), stream), pair_of(own_pinned, stream), 2000);
-  forebay_options pinned_pool_options;
-  must(forebay_options_init(&pinned_pool_options), "options");
+  forebay_pool_options pinned_pool_options;
+  must(forebay_pool_options_init(&pinned_pool_options), "options");
   pinned_pool_options.location = FOREBAY_LOCATION_HOST_NUMA;
   forebay_pool *pinned_pool;
   must(forebay_pool_create(&pinned_pool_options, &pinned_pool), "pinned pool");
   compare("pinned pool / own, stream-ordered, default stream", driver_pair(handle(pinned), nullptr), [&] {
     void *p;
-    must(forebay_malloc(pinned_pool, kMiB, kDevice, nullptr, &p), "malloc");
-    must(forebay_free(pinned_pool, p, nullptr), "free");
+    must(forebay_pool_malloc(pinned_pool, kMiB, kDevice, nullptr, &p), "malloc");
+    must(forebay_pool_free(pinned_pool, p, nullptr), "free");
   }, 20000);
   compare("cudaHostAlloc / own pinned pool, ready", [] {
     void *p;

@@ -27,7 +27,7 @@ static forebay_buffer_info about(forebay_buffer *buffer) {
 int main(void) {
   forebay_pool *pool = NULL;
   must(forebay_pool_shared(&pool), "forebay_pool_shared");
-  printf("forebay %s, driver %s\n", forebay_version(), forebay_driver_name(pool));
+  printf("forebay %s, driver %s\n", forebay_version(), forebay_pool_driver_name(pool));
   void *stream = NULL;
   must(forebay_stream_create(pool, DEVICE, &stream), "forebay_stream_create");
 
@@ -45,14 +45,14 @@ int main(void) {
     forebay_buffer_info info = about(buffer);
     printf("step %d: %9" PRIu64 " bytes at 0x%" PRIx64 "\n", step, info.bytes, info.handle);
     uint8_t *fresh = (uint8_t *)(uintptr_t)info.handle + before;
-    must(forebay_fill(pool, DEVICE, fresh, (uint8_t)(step + 1), info.bytes - before, stream), "forebay_fill");
+    must(forebay_pool_fill(pool, DEVICE, fresh, (uint8_t)(step + 1), info.bytes - before, stream), "forebay_pool_fill");
     ends[step] = before = info.bytes;
   }
 
   forebay_buffer_info info = about(buffer);
   uint8_t *back = calloc(1, info.bytes);
   if (back == NULL) return EXIT_FAILURE;
-  must(forebay_copy(pool, DEVICE, back, (void *)(uintptr_t)info.handle, info.bytes, stream), "forebay_copy");
+  must(forebay_pool_copy(pool, DEVICE, back, (void *)(uintptr_t)info.handle, info.bytes, stream), "forebay_pool_copy");
   must(forebay_stream_synchronize(pool, DEVICE, stream), "forebay_stream_synchronize");
   for (uint64_t i = 0, step = 0; i < info.bytes; i++) {
     if (i == ends[step]) step++;

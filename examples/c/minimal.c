@@ -20,8 +20,8 @@ static void must(forebay_status status, const char *what) {
 }
 
 static void print_stats(const forebay_pool *pool) {
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
-  must(forebay_get_stats(pool, DEVICE, &stats), "forebay_get_stats");
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  must(forebay_pool_get_stats(pool, DEVICE, &stats), "forebay_pool_get_stats");
   printf("live %" PRIu64 " (peak %" PRIu64 "), physical %" PRIu64 " (peak %" PRIu64 ") bytes\n", stats.live,
          stats.live_peak, stats.physical, stats.physical_peak);
   printf("%" PRIu64 " allocations, %" PRIu64 " frees, %" PRIu64 " hits, %" PRIu64 " chunks created\n",
@@ -31,22 +31,22 @@ static void print_stats(const forebay_pool *pool) {
 int main(void) {
   forebay_pool *pool = NULL;
   must(forebay_pool_create(NULL, &pool), "forebay_pool_create"); /* NULL: defaults and FOREBAY_* variables */
-  printf("forebay %s, driver %s\n", forebay_version(), forebay_driver_name(pool));
+  printf("forebay %s, driver %s\n", forebay_version(), forebay_pool_driver_name(pool));
 
   void *stream = NULL;
   must(forebay_stream_create(pool, DEVICE, &stream), "forebay_stream_create");
 
   void *block = NULL;
-  must(forebay_malloc(pool, BYTES, DEVICE, stream, &block), "forebay_malloc");
+  must(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &block), "forebay_pool_malloc");
 
   /* Fill and copy are queued on the stream, in order; nothing has to have happened when they return. */
   uint8_t *back = calloc(1, BYTES);
   if (back == NULL) return EXIT_FAILURE;
-  must(forebay_fill(pool, DEVICE, block, PATTERN, BYTES, stream), "forebay_fill");
-  must(forebay_copy(pool, DEVICE, back, block, BYTES, stream), "forebay_copy");
+  must(forebay_pool_fill(pool, DEVICE, block, PATTERN, BYTES, stream), "forebay_pool_fill");
+  must(forebay_pool_copy(pool, DEVICE, back, block, BYTES, stream), "forebay_pool_copy");
 
   /* Freeing now is right: the block is handed out again only behind the work queued so far. */
-  must(forebay_free(pool, block, stream), "forebay_free");
+  must(forebay_pool_free(pool, block, stream), "forebay_pool_free");
   must(forebay_stream_synchronize(pool, DEVICE, stream), "forebay_stream_synchronize");
 
   for (size_t i = 0; i < BYTES; i++) {

@@ -85,7 +85,7 @@ static void round_trip(forebay_pool *pool, forebay_resource *pinned, forebay_res
 int main(void) {
   forebay_pool *pool = NULL;
   must(forebay_pool_shared(&pool), "forebay_pool_shared");
-  printf("forebay %s, driver %s\n", forebay_version(), forebay_driver_name(pool));
+  printf("forebay %s, driver %s\n", forebay_version(), forebay_pool_driver_name(pool));
   void *stream = NULL;
   must(forebay_stream_create(pool, DEVICE, &stream), "forebay_stream_create");
 
@@ -119,7 +119,7 @@ int main(void) {
   forebay_resource_destroy(other);
 
   /* The pool that PyTorch and CuPy use, as a resource. */
-  must(forebay_pool_resource(pool, DEVICE, &other), "forebay_pool_resource");
+  must(forebay_pool_resource_create(pool, DEVICE, &other), "forebay_pool_resource_create");
   show("Forebay's pool", other, stream);
 
   round_trip(pool, pinned, device != NULL ? device : other, stream);

@@ -81,7 +81,7 @@ static int receive_message(int socket, message *text, int *fd) {
 static void expect(forebay_pool *pool, const void *at, size_t bytes, uint8_t value, const char *who) {
   uint8_t *back = calloc(1, bytes);
   if (back == NULL) fail("calloc");
-  must(forebay_copy(pool, DEVICE, back, at, bytes, NULL), "forebay_copy");
+  must(forebay_pool_copy(pool, DEVICE, back, at, bytes, NULL), "forebay_pool_copy");
   must(forebay_stream_synchronize(pool, DEVICE, NULL), "forebay_stream_synchronize");
   for (size_t i = 0; i < bytes; i++) {
     if (back[i] != value) {
@@ -93,7 +93,7 @@ static void expect(forebay_pool *pool, const void *at, size_t bytes, uint8_t val
 }
 
 static void write_all(forebay_pool *pool, void *at, size_t bytes, uint8_t value) {
-  must(forebay_fill(pool, DEVICE, at, value, bytes, NULL), "forebay_fill");
+  must(forebay_pool_fill(pool, DEVICE, at, value, bytes, NULL), "forebay_pool_fill");
   /* Streams end at the process: before another one looks, wait. */
   must(forebay_stream_synchronize(pool, DEVICE, NULL), "forebay_stream_synchronize");
 }
@@ -151,8 +151,8 @@ static void hand_over(int socket, message *text, int fd) {
 static void share_pointer(forebay_pool *pool, int socket) {
   message text = {0};
   void *neighbour = NULL, *block = NULL;
-  must(forebay_malloc(pool, 1000, DEVICE, NULL, &neighbour), "forebay_malloc");
-  must(forebay_malloc(pool, BYTES, DEVICE, NULL, &block), "forebay_malloc");
+  must(forebay_pool_malloc(pool, 1000, DEVICE, NULL, &neighbour), "forebay_pool_malloc");
+  must(forebay_pool_malloc(pool, BYTES, DEVICE, NULL, &block), "forebay_pool_malloc");
   write_all(pool, block, BYTES, PARENT);
   char *inside = (char *)block + INSIDE;
   must(forebay_ipc_export(pool, inside, &text.descriptor), "forebay_ipc_export");
@@ -160,8 +160,8 @@ static void share_pointer(forebay_pool *pool, int socket) {
   expect(pool, block, INSIDE, PARENT, "parent, before the pointer");
   expect(pool, inside, BYTES - INSIDE, CHILD, "parent, behind the pointer");
   printf("parent: %d bytes behind the pointer are the child's, those before it are mine\n", BYTES - INSIDE);
-  must(forebay_free(pool, block, NULL), "forebay_free");
-  must(forebay_free(pool, neighbour, NULL), "forebay_free");
+  must(forebay_pool_free(pool, block, NULL), "forebay_pool_free");
+  must(forebay_pool_free(pool, neighbour, NULL), "forebay_pool_free");
 }
 
 /* A pool of the driver goes once, by file descriptor; then each of its buffers by plain bytes. */
@@ -210,7 +210,7 @@ int main(int count, char **arguments) {
 
   forebay_pool *pool = NULL;
   must(forebay_pool_shared(&pool), "forebay_pool_shared");
-  printf("forebay %s, driver %s\n", forebay_version(), forebay_driver_name(pool));
+  printf("forebay %s, driver %s\n", forebay_version(), forebay_pool_driver_name(pool));
   fflush(stdout);
   share_pointer(pool, sockets[0]);
   share_pool(pool, sockets[0]);

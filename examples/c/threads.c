@@ -44,14 +44,14 @@ static uint64_t next_random(worker *w) {
 
 static block make(worker *w) {
   block b = {.bytes = 256 + next_random(w) % (LARGEST - 255), .pattern = (uint8_t)next_random(w)};
-  must(forebay_malloc(w->pool, b.bytes, DEVICE, w->stream, &b.address), "forebay_malloc");
-  must(forebay_fill(w->pool, DEVICE, b.address, b.pattern, b.bytes, w->stream), "forebay_fill");
+  must(forebay_pool_malloc(w->pool, b.bytes, DEVICE, w->stream, &b.address), "forebay_pool_malloc");
+  must(forebay_pool_fill(w->pool, DEVICE, b.address, b.pattern, b.bytes, w->stream), "forebay_pool_fill");
   return b;
 }
 
 /* A block that somebody else was given while we held it, or that we got too early, has other bytes in it. */
 static void check_and_free(worker *w, block *b) {
-  must(forebay_copy(w->pool, DEVICE, w->back, b->address, b->bytes, w->stream), "forebay_copy");
+  must(forebay_pool_copy(w->pool, DEVICE, w->back, b->address, b->bytes, w->stream), "forebay_pool_copy");
   must(forebay_stream_synchronize(w->pool, DEVICE, w->stream), "forebay_stream_synchronize");
   for (uint64_t i = 0; i < b->bytes; i++) {
     if (w->back[i] == b->pattern) continue;
@@ -59,7 +59,7 @@ static void check_and_free(worker *w, block *b) {
             w->back[i], b->pattern);
     exit(EXIT_FAILURE);
   }
-  must(forebay_free(w->pool, b->address, w->stream), "forebay_free");
+  must(forebay_pool_free(w->pool, b->address, w->stream), "forebay_pool_free");
   *b = (block){0};
 }
 
@@ -82,9 +82,9 @@ static void *count_pairs(void *argument) {
   void *blocks[BATCH];
   for (int round = 0; round < w->steps; round++) {
     for (int i = 0; i < BATCH; i++) {
-      must(forebay_malloc(w->pool, 256u << (i % 9), DEVICE, w->stream, &blocks[i]), "forebay_malloc");
+      must(forebay_pool_malloc(w->pool, 256u << (i % 9), DEVICE, w->stream, &blocks[i]), "forebay_pool_malloc");
     }
-    for (int i = 0; i < BATCH; i++) must(forebay_free(w->pool, blocks[i], w->stream), "forebay_free");
+    for (int i = 0; i < BATCH; i++) must(forebay_pool_free(w->pool, blocks[i], w->stream), "forebay_pool_free");
   }
   return NULL;
 }
@@ -114,7 +114,7 @@ int main(int count, char **arguments) {
 
   forebay_pool *pool = NULL;
   must(forebay_pool_create(NULL, &pool), "forebay_pool_create");
-  printf("forebay %s, driver %s, %d threads\n", forebay_version(), forebay_driver_name(pool), threads);
+  printf("forebay %s, driver %s, %d threads\n", forebay_version(), forebay_pool_driver_name(pool), threads);
 
   worker workers[MAX_THREADS] = {0};
   for (int i = 0; i < threads; i++) {
@@ -129,9 +129,9 @@ int main(int count, char **arguments) {
   double timed = run(workers, threads, count_pairs);
   printf("calls: %.2f million pairs per second\n", (double)threads * steps * BATCH / timed / 1e6);
 
-  must(forebay_check(pool, DEVICE), "forebay_check");
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
-  must(forebay_get_stats(pool, DEVICE, &stats), "forebay_get_stats");
+  must(forebay_pool_check(pool, DEVICE), "forebay_pool_check");
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  must(forebay_pool_get_stats(pool, DEVICE, &stats), "forebay_pool_get_stats");
   printf("stats: live %" PRIu64 " (peak %" PRIu64 "), physical peak %" PRIu64 ", %" PRIu64 " allocations, %" PRIu64
          " hits, %" PRIu64 " steals, %" PRIu64 " waits\n",
          stats.live, stats.live_peak, stats.physical_peak, stats.allocations, stats.hits, stats.steals, stats.waits);

@@ -123,7 +123,7 @@ def main() -> None:
     must(forebay.stats()["live_by_framework"]["cupy"] == 0, "no CuPy memory is live at the end")
     forebay.trim()
     note("trimmed")
-    forebay.lib.forebay_check(forebay.shared(), 0)
+    forebay.lib.forebay_pool_check(forebay.shared(), 0)
     print("\nMiB by framework, live and physical, and what the pool did:")
     table(STATS_HEADS, ROWS)
 

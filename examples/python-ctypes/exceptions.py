@@ -84,27 +84,27 @@ def bad_frees():
     import forebay_ctypes as forebay
 
     lib, pool, block = forebay.lib, forebay.shared(), ctypes.c_void_p()
-    lib.forebay_malloc(pool, 1 << 20, 0, None, ctypes.byref(block))
+    lib.forebay_pool_malloc(pool, 1 << 20, 0, None, ctypes.byref(block))
     address = block.value
     before = forebay.stats()["live"]
     for what, pointer in (("interior", address + 512), ("foreign", 0x7FFF_0000_1000), ("misaligned", address + 1)):
         try:
-            lib.forebay_free(pool, pointer, None)
+            lib.forebay_pool_free(pool, pointer, None)
             must(False, f"{what} pointer is refused")
         except forebay.ForebayError as error:
             must(error.status == forebay.BAD_FREE, f"{what} pointer: {error}")
         lib.forebay_torch_free(pointer, 1 << 20, 0, None)  # the hooks have no way to answer; they must not crash
         lib.forebay_cupy_free(None, pointer, 0)
     must(forebay.stats()["live"] == before, "nothing changed")
-    lib.forebay_free(pool, address, None)
+    lib.forebay_pool_free(pool, address, None)
     try:
-        lib.forebay_free(pool, address, None)
+        lib.forebay_pool_free(pool, address, None)
         must(False, "a second free is refused")
     except forebay.ForebayError as error:
         must(error.status == forebay.BAD_FREE, f"freed twice: {error}")
-    lib.forebay_free(pool, None, None)
+    lib.forebay_pool_free(pool, None, None)
     must(forebay.stats()["live"] == 0, "free(NULL) is fine, and all is freed")
-    lib.forebay_check(pool, 0)
+    lib.forebay_pool_check(pool, 0)
 
 
 def exit_with_live_tensors():
@@ -135,7 +135,7 @@ def forked_child():
     if child == 0:
         block, good = ctypes.c_void_p(), False
         try:
-            lib.forebay_malloc(pool, 4096, 0, None, ctypes.byref(block))
+            lib.forebay_pool_malloc(pool, 4096, 0, None, ctypes.byref(block))
         except forebay.ForebayError as error:
             good = error.status == forebay.FORKED
             print(f"  ok   in the child: {error}")

@@ -23,7 +23,7 @@ class ForebayError(RuntimeError):
 
 
 class Stats(Structure):
-    """`forebay_stats`, field for field."""
+    """`forebay_pool_stats`, field for field."""
 
     _fields_ = [
         ("size", c_uint32),
@@ -71,22 +71,22 @@ _pool, _device, _pointer, _out = c_void_p, c_int32, c_void_p, POINTER(c_void_p)
 _declare("forebay_version", answer=c_char_p)
 _declare("forebay_last_error_message", answer=c_char_p)
 _declare("forebay_pool_shared", _out)
-_declare("forebay_driver_name", _pool, answer=c_char_p)
-_declare("forebay_memory_info", _pool, _device, POINTER(c_uint64), POINTER(c_uint64))
-_declare("forebay_malloc", _pool, c_uint64, _device, _pointer, _out)
-_declare("forebay_free", _pool, _pointer, _pointer)
-_declare("forebay_record_use", _pool, _pointer, _pointer)
-_declare("forebay_trim", _pool, _device, c_uint64, POINTER(c_uint64))
-_declare("forebay_set_limit", _pool, _device, c_uint64)
-_declare("forebay_get_stats", _pool, _device, POINTER(Stats))
-_declare("forebay_reset_peaks", _pool, _device)
-_declare("forebay_report", _pool, _device, c_char_p, c_size_t, POINTER(c_size_t))
-_declare("forebay_check", _pool, _device)
+_declare("forebay_pool_driver_name", _pool, answer=c_char_p)
+_declare("forebay_pool_memory_info", _pool, _device, POINTER(c_uint64), POINTER(c_uint64))
+_declare("forebay_pool_malloc", _pool, c_uint64, _device, _pointer, _out)
+_declare("forebay_pool_free", _pool, _pointer, _pointer)
+_declare("forebay_pool_record_use", _pool, _pointer, _pointer)
+_declare("forebay_pool_trim", _pool, _device, c_uint64, POINTER(c_uint64))
+_declare("forebay_pool_set_limit", _pool, _device, c_uint64)
+_declare("forebay_pool_get_stats", _pool, _device, POINTER(Stats))
+_declare("forebay_pool_reset_peaks", _pool, _device)
+_declare("forebay_pool_report", _pool, _device, c_char_p, c_size_t, POINTER(c_size_t))
+_declare("forebay_pool_check", _pool, _device)
 _declare("forebay_stream_create", _pool, _device, _out)
 _declare("forebay_stream_destroy", _pool, _device, _pointer)
 _declare("forebay_stream_synchronize", _pool, _device, _pointer)
-_declare("forebay_copy", _pool, _device, _pointer, _pointer, c_uint64, _pointer)
-_declare("forebay_fill", _pool, _device, _pointer, c_uint8, c_uint64, _pointer)
+_declare("forebay_pool_copy", _pool, _device, _pointer, _pointer, c_uint64, _pointer)
+_declare("forebay_pool_fill", _pool, _device, _pointer, c_uint8, c_uint64, _pointer)
 _declare("forebay_torch_malloc", c_size_t, c_int, _pointer, answer=c_void_p)
 _declare("forebay_torch_free", _pointer, c_size_t, c_int, _pointer, answer=None)
 _declare("forebay_torch_reset", answer=None)
@@ -112,7 +112,7 @@ _shared = None
 def stats(device: int = 0) -> dict:
     """The pool's figures, bytes and counts, with live bytes by framework as a dict."""
     raw = Stats(size=ctypes.sizeof(Stats), version=1)
-    lib.forebay_get_stats(shared(), device, byref(raw))
+    lib.forebay_pool_get_stats(shared(), device, byref(raw))
     figures = {name: getattr(raw, name) for name, kind in Stats._fields_ if kind is c_uint64}
     figures["live_by_framework"] = dict(zip(FRAMEWORKS, raw.live_by_framework))
     return figures
@@ -121,16 +121,16 @@ def stats(device: int = 0) -> dict:
 def report(device: int = 0) -> str:
     """The pool's own account of itself, as an out-of-memory error quotes it."""
     needed = c_size_t()
-    lib.forebay_report(shared(), device, None, 0, byref(needed))
+    lib.forebay_pool_report(shared(), device, None, 0, byref(needed))
     buffer = ctypes.create_string_buffer(needed.value)
-    lib.forebay_report(shared(), device, buffer, needed.value, byref(needed))
+    lib.forebay_pool_report(shared(), device, buffer, needed.value, byref(needed))
     return buffer.value.decode()
 
 
 def trim(device: int = 0, keep: int = 0) -> int:
     """Gives free memory back to the driver; answers how many bytes."""
     released = c_uint64()
-    lib.forebay_trim(shared(), device, keep, byref(released))
+    lib.forebay_pool_trim(shared(), device, keep, byref(released))
     return released.value
 
 

@@ -60,7 +60,7 @@ def new_stream(pool) -> ctypes.c_void_p:
 
 def main() -> None:
     pool = forebay.shared()
-    print(f"forebay {lib.forebay_version().decode()}, driver {lib.forebay_driver_name(pool).decode()}")
+    print(f"forebay {lib.forebay_version().decode()}, driver {lib.forebay_pool_driver_name(pool).decode()}")
     torch_stream, cupy_stream = new_stream(pool), new_stream(pool)
     torch, cupy = Torch(torch_stream), Cupy(cupy_stream)
     rows = []
@@ -86,11 +86,11 @@ def main() -> None:
     note("cupy has 160 MiB")
 
     for number, array in enumerate(arrays):
-        lib.forebay_fill(pool, DEVICE, array, number + 1, 32 * MIB, cupy_stream)
+        lib.forebay_pool_fill(pool, DEVICE, array, number + 1, 32 * MIB, cupy_stream)
     # Both ways at once: the blocks stay where they are, so torch can read what cupy wrote, by address.
     mixed = torch.empty(32 * MIB)
     lib.forebay_stream_synchronize(pool, DEVICE, cupy_stream)
-    lib.forebay_copy(pool, DEVICE, mixed, arrays[1], 32 * MIB, torch_stream)
+    lib.forebay_pool_copy(pool, DEVICE, mixed, arrays[1], 32 * MIB, torch_stream)
     lib.forebay_stream_synchronize(pool, DEVICE, torch_stream)
     must(ctypes.string_at(mixed, 64) == b"\x02" * 64, "torch copied what cupy wrote, on its own stream")
     note("both have memory")
@@ -99,7 +99,7 @@ def main() -> None:
     before = forebay.stats(DEVICE)["live"]
     try:
         too_much = ctypes.c_void_p()
-        lib.forebay_malloc(pool, 4096 * MIB, DEVICE, torch_stream, ctypes.byref(too_much))
+        lib.forebay_pool_malloc(pool, 4096 * MIB, DEVICE, torch_stream, ctypes.byref(too_much))
         must(False, "4 GiB is refused")
     except forebay.ForebayError as error:
         must(error.status == forebay.OUT_OF_MEMORY, "4 GiB is refused: " + str(error).splitlines()[0])
@@ -115,7 +115,7 @@ def main() -> None:
     must(end["live"] == 0 and end["physical"] == 0, "everything was given back")
     slack = end["physical_peak"] - end["live_peak"]
     must(slack <= 4 * MIB, f"the device never held more than was in use, and {slack >> 20} MiB")
-    lib.forebay_check(pool, DEVICE)
+    lib.forebay_pool_check(pool, DEVICE)
 
     print("\nMiB by framework, live and physical, and what the pool did:")
     table(STATS_HEADS, rows)

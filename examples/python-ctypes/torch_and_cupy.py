@@ -85,7 +85,7 @@ def different_streams() -> None:
 def main() -> None:
     forebay.torch_install()
     forebay.cupy_install()
-    forebay.lib.forebay_set_limit(forebay.shared(), 0, LIMIT)
+    forebay.lib.forebay_pool_set_limit(forebay.shared(), 0, LIMIT)
     print(f"torch {torch.__version__}, cupy {cupy.__version__}, forebay {forebay.lib.forebay_version().decode()}")
     note("start")
     for case in (take_turns, work_on_the_same_memory, different_streams):
@@ -96,7 +96,7 @@ def main() -> None:
     note("all freed")
     forebay.trim()
     note("trimmed")
-    forebay.lib.forebay_check(forebay.shared(), 0)
+    forebay.lib.forebay_pool_check(forebay.shared(), 0)
     print("\nMiB by framework, live and physical, and what the pool did:")
     table(STATS_HEADS, ROWS)
 

@@ -123,7 +123,7 @@ def two_graphs_one_pool(stream) -> None:
 
 def main() -> None:
     forebay.torch_install()
-    forebay.lib.forebay_set_limit(forebay.shared(), 0, 4 * GIB)
+    forebay.lib.forebay_pool_set_limit(forebay.shared(), 0, 4 * GIB)
     stream = torch.cuda.Stream()
     for case in (forward_graph, training_graph, two_graphs_one_pool):
         print(case.__name__)
@@ -136,7 +136,7 @@ def main() -> None:
     forebay.trim()
     physical = forebay.stats()["physical"]
     must(physical <= live + (64 << 20), f"trimmed: {mib(physical)} MiB held for {mib(live)} MiB live")
-    forebay.lib.forebay_check(forebay.shared(), 0)
+    forebay.lib.forebay_pool_check(forebay.shared(), 0)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Forebay:
         self.forebay.torch_install()
 
     def reset(self):
-        self.forebay.lib.forebay_reset_peaks(self.forebay.shared(), 0)
+        self.forebay.lib.forebay_pool_reset_peaks(self.forebay.shared(), 0)
 
     def peaks(self):
         stats = self.forebay.stats()

@@ -8,11 +8,11 @@ use std::time::Duration;
 use forebay::abi::core::handle::ForebayPool;
 use forebay::abi::core::status::{ForebayStatus, forebay_last_error_message};
 use forebay::abi::pool::create::{
-    ForebayOptions, forebay_driver_name, forebay_options_init, forebay_pool_create, forebay_pool_destroy,
+    ForebayPoolOptions, forebay_pool_create, forebay_pool_destroy, forebay_pool_driver_name, forebay_pool_options_init,
 };
-use forebay::abi::pool::memory::{forebay_free, forebay_malloc};
-use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayStats, forebay_check, forebay_get_stats};
-use forebay::abi::pool::streams::{forebay_fill, forebay_stream_create, forebay_stream_destroy};
+use forebay::abi::pool::memory::{forebay_pool_free, forebay_pool_malloc};
+use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayPoolStats, forebay_pool_check, forebay_pool_get_stats};
+use forebay::abi::pool::streams::{forebay_pool_fill, forebay_stream_create, forebay_stream_destroy};
 use forebay::driver::{Choice, Driver};
 
 pub type Pointer = *mut c_void;
@@ -38,9 +38,9 @@ fn done(status: ForebayStatus) -> Result<(), String> {
 
 impl Pool {
     pub fn new(limit: Option<u64>) -> Result<Self, String> {
-        let mut options = std::mem::MaybeUninit::<ForebayOptions>::uninit();
+        let mut options = std::mem::MaybeUninit::<ForebayPoolOptions>::uninit();
         // SAFETY: the output may be written.
-        done(unsafe { forebay_options_init(options.as_mut_ptr()) })?;
+        done(unsafe { forebay_pool_options_init(options.as_mut_ptr()) })?;
         // SAFETY: written, since the call succeeded.
         let mut options = unsafe { options.assume_init() };
         options.limit = limit.unwrap_or(options.limit);
@@ -57,7 +57,7 @@ impl Pool {
 
     pub fn driver(&self) -> &'static str {
         // SAFETY: the pool lives; the name is static and ASCII.
-        let name = unsafe { CStr::from_ptr(forebay_driver_name(self.pool)) };
+        let name = unsafe { CStr::from_ptr(forebay_pool_driver_name(self.pool)) };
         name.to_str().unwrap_or_default()
     }
 
@@ -76,21 +76,21 @@ impl Pool {
     pub fn malloc(&self, bytes: u64, stream: Pointer) -> Result<Pointer, String> {
         let mut out = ptr::null_mut();
         // SAFETY: pool and stream live, the output may be written.
-        let status = unsafe { forebay_malloc(self.pool, bytes, DEVICE, stream, &raw mut out) };
+        let status = unsafe { forebay_pool_malloc(self.pool, bytes, DEVICE, stream, &raw mut out) };
         if status == ForebayStatus::Ok { Ok(out) } else { done(status).map(|()| out) }
     }
 
     #[inline]
     pub fn free(&self, block: Pointer, stream: Pointer) -> Result<(), String> {
         // SAFETY: pool and stream live.
-        let status = unsafe { forebay_free(self.pool, block, stream) };
+        let status = unsafe { forebay_pool_free(self.pool, block, stream) };
         if status == ForebayStatus::Ok { Ok(()) } else { done(status) }
     }
 
     /// Queues work with a block: sets its first byte. NULL, what a request for nothing gets, is left alone.
     pub fn touch(&self, block: Pointer, stream: Pointer) -> Result<(), String> {
         // SAFETY: pool and stream live, and so does the block; its memory is another's only behind what is queued here.
-        done(unsafe { forebay_fill(self.pool, DEVICE, block, 1, u64::from(!block.is_null()), stream) })
+        done(unsafe { forebay_pool_fill(self.pool, DEVICE, block, 1, u64::from(!block.is_null()), stream) })
     }
 
     /// Lets time pass, as the traced program's own work did.
@@ -100,19 +100,19 @@ impl Pool {
         }
     }
 
-    pub fn stats(&self) -> Result<ForebayStats, String> {
+    pub fn stats(&self) -> Result<ForebayPoolStats, String> {
         // SAFETY: a struct of integers, for which zeros are a value.
-        let mut stats: ForebayStats = unsafe { std::mem::zeroed() };
-        (stats.size, stats.version) = (size_of::<ForebayStats>() as u32, FOREBAY_STATS_VERSION);
+        let mut stats: ForebayPoolStats = unsafe { std::mem::zeroed() };
+        (stats.size, stats.version) = (size_of::<ForebayPoolStats>() as u32, FOREBAY_STATS_VERSION);
         // SAFETY: the pool lives and the output is the struct that it says it is.
-        done(unsafe { forebay_get_stats(self.pool, DEVICE, &raw mut stats) })?;
+        done(unsafe { forebay_pool_get_stats(self.pool, DEVICE, &raw mut stats) })?;
         Ok(stats)
     }
 
     /// Whether every equation of the pool holds.
     pub fn check(&self) -> Result<(), String> {
         // SAFETY: the pool lives.
-        done(unsafe { forebay_check(self.pool, DEVICE) })
+        done(unsafe { forebay_pool_check(self.pool, DEVICE) })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use forebay::abi::pool::memory::forebay_block_size_for;
+use forebay::abi::pool::memory::forebay_pool_block_size_for;
 
 use crate::arguments::Arguments;
 use crate::pool::{Pointer, Pool};
@@ -131,7 +131,7 @@ fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<Checked, String>
         match *operation {
             Operation::Allocate { bytes, stream } => {
                 let block = of_block.len();
-                let (start, length) = (addresses[block] as u64, forebay_block_size_for(bytes));
+                let (start, length) = (addresses[block] as u64, forebay_pool_block_size_for(bytes));
                 let asked = bytes.next_multiple_of(GRAIN);
                 of_block.push((start, stream, asked));
                 if bytes == 0 {

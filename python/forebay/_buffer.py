@@ -351,7 +351,7 @@ class Buffer(Exchange, BufferBase):
             dst = self._of_python().allocate(self.size, stream=stream)
         if dst is None:
             out = c_void_p()
-            check(_library.forebay_buffer_copy_new(self._handle, raw, out))
+            check(_library.forebay_buffer_clone(self._handle, raw, out))
             return Buffer._of(out.value, self._resource, keep)
         check(_library.forebay_buffer_copy(_as_buffer(dst, "dst")._handle, self._handle, raw))
         return dst

@@ -8,7 +8,7 @@ from ._plain import BufferBase as BufferBase
 from ._plain import ResourceBase as ResourceBase
 from ._plain_blocks import CoreBase as CoreBase
 from ._plain_blocks import free as free
-from ._plain_blocks import free_behind_everything as free_behind_everything
+from ._plain_blocks import free_after_all as free_after_all
 from ._plain_blocks import malloc as malloc
 from ._plain_blocks import malloc_ready as malloc_ready
 from ._plain_pinned import PinnedBase as PinnedBase

@@ -24,11 +24,11 @@ from ._stream import Stream, resolve
 if TYPE_CHECKING:
     from ._buffer import Buffer
     from ._plain import BufferBase, ResourceBase
-    from ._plain_blocks import CoreBase, free, free_behind_everything, malloc, malloc_ready
+    from ._plain_blocks import CoreBase, free, free_after_all, malloc, malloc_ready
     from ._plain_pinned import PinnedBase, PinnedBlock
 
 #: What this package expects of the extension.
-ABI = 3
+ABI = 4
 _NAME = f"{__package__}._fast"
 
 
@@ -100,10 +100,10 @@ if not TYPE_CHECKING:
         BufferBase, ResourceBase = _fast.BufferBase, _fast.ResourceBase
         CoreBase, PinnedBase, PinnedBlock = _fast.CoreBase, _fast.PinnedBase, _fast.PinnedBlock
         malloc, malloc_ready = _fast.malloc, _fast.malloc_ready
-        free, free_behind_everything = _fast.free, _fast.free_behind_everything
+        free, free_after_all = _fast.free, _fast.free_after_all
     else:
         from ._plain import BufferBase, ResourceBase
-        from ._plain_blocks import CoreBase, free, free_behind_everything, malloc, malloc_ready
+        from ._plain_blocks import CoreBase, free, free_after_all, malloc, malloc_ready
         from ._plain_pinned import PinnedBase, PinnedBlock
 
 
@@ -133,7 +133,7 @@ __all__ = [
     "ResourceBase",
     "connect",
     "free",
-    "free_behind_everything",
+    "free_after_all",
     "malloc",
     "malloc_ready",
     "path",

@@ -13,13 +13,13 @@ from .typing import DevicePointerType
 #: ``FOREBAY_FRAMEWORK_CUDA_CORE``: whom the figures count a block for.
 _CUDA_CORE = 4
 
-_malloc_for, _malloc_ready = _library.forebay_malloc_for, _library.forebay_malloc_ready
+_malloc_for, _malloc_ready = _library.forebay_pool_malloc_for, _library.forebay_pool_malloc_ready
 
 #: Gives a block back in the order of a stream: a status, since not everybody who frees can be told.
-free: Callable[[int, int, int], int] = _library.forebay_free
+free: Callable[[int, int, int], int] = _library.forebay_pool_free
 
 #: Gives a block back behind everything that its device has: a status, since who frees late forgives some.
-free_behind_everything: Callable[[int, int], int] = _library.forebay_free_behind_everything
+free_after_all: Callable[[int, int], int] = _library.forebay_pool_free_after_all
 
 # Output cells that no call is using, each with the reference to it that is passed: see `_plain`.
 _cells: list[tuple[c_void_p, Any]] = []

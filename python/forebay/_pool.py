@@ -104,7 +104,7 @@ class Pool:
         if numa_id is not None and not pinned:
             raise ValueError(f"numa_id is {numa_id} and pinned is False: only pinned memory has a NUMA node")
         options = s.Options()
-        check(_library.forebay_options_init(options))
+        check(_library.forebay_pool_options_init(options))
         if limit is not None:
             options.limit = as_size(limit, "limit")
         if pinned:
@@ -136,7 +136,7 @@ class Pool:
     @property
     def driver(self) -> str:
         """``"cuda"`` or ``"host"``."""
-        name = _library.forebay_driver_name(self._handle)
+        name = _library.forebay_pool_driver_name(self._handle)
         if name is None:
             raise failure(Status.FORKED)
         return str(name.decode())
@@ -145,20 +145,20 @@ class Pool:
     def device_count(self) -> int:
         """How many devices the pool's driver has."""
         out = c_int32()
-        check(_library.forebay_device_count(self._handle, byref(out)))
+        check(_library.forebay_pool_device_count(self._handle, byref(out)))
         return out.value
 
     def stats(self, device_id: Any = 0) -> PoolStats:
         """The figures of a device."""
         raw = s.Stats(size=s.STATS_SIZE, version=s.VERSION)
-        check(_library.forebay_get_stats(self._handle, as_device(device_id), raw))
+        check(_library.forebay_pool_get_stats(self._handle, as_device(device_id), raw))
         by_framework = dict(zip(FRAMEWORKS, raw.live_by_framework))
         figures = {name: getattr(raw, name) for name in PoolStats._fields if name != "live_by_framework"}
         return PoolStats(live_by_framework=by_framework, **figures)
 
     def reset_peaks(self, device_id: Any = 0) -> None:
         """Makes the present figures the peaks."""
-        check(_library.forebay_reset_peaks(self._handle, as_device(device_id)))
+        check(_library.forebay_pool_reset_peaks(self._handle, as_device(device_id)))
 
     def trim(self, keep: int = 0, device_id: Any = 0) -> int:
         """Gives free memory back to the driver until at most `keep` bytes are held; answers how many bytes went.
@@ -166,32 +166,32 @@ class Pool:
         Waits on the host for work that still uses freed memory.
         """
         out = c_uint64()
-        check(_library.forebay_trim(self._handle, as_device(device_id), as_size(keep, "keep"), byref(out)))
+        check(_library.forebay_pool_trim(self._handle, as_device(device_id), as_size(keep, "keep"), byref(out)))
         return out.value
 
     def limit(self, device_id: Any = 0) -> int:
         """The most bytes that may be held on a device; 0: no limit."""
         out = c_uint64()
-        check(_library.forebay_get_limit(self._handle, as_device(device_id), byref(out)))
+        check(_library.forebay_pool_get_limit(self._handle, as_device(device_id), byref(out)))
         return out.value
 
     def set_limit(self, limit: int, device_id: Any = 0) -> None:
         """Sets the most bytes to hold on a device; 0: no limit. What is held above it stays until :meth:`trim`."""
-        check(_library.forebay_set_limit(self._handle, as_device(device_id), as_size(limit, "limit")))
+        check(_library.forebay_pool_set_limit(self._handle, as_device(device_id), as_size(limit, "limit")))
 
     def memory_info(self, device_id: Any = 0) -> tuple[int, int]:
         """Memory of a device as the driver sees it, in bytes: free to everybody, and all there is."""
         free, total = c_uint64(), c_uint64()
-        check(_library.forebay_memory_info(self._handle, as_device(device_id), byref(free), byref(total)))
+        check(_library.forebay_pool_memory_info(self._handle, as_device(device_id), byref(free), byref(total)))
         return free.value, total.value
 
     def report(self, device_id: Any = 0) -> str:
         """A few lines about a device for a person, as an out-of-memory error has them."""
         device, needed = as_device(device_id), c_size_t()
-        check(_library.forebay_report(self._handle, device, None, 0, byref(needed)))
+        check(_library.forebay_pool_report(self._handle, device, None, 0, byref(needed)))
         while True:
             text = ctypes.create_string_buffer(needed.value)
-            check(_library.forebay_report(self._handle, device, text, len(text), byref(needed)))
+            check(_library.forebay_pool_report(self._handle, device, text, len(text), byref(needed)))
             if needed.value <= len(text):  # else it has grown between the two calls
                 return text.value.decode()
 

@@ -53,7 +53,7 @@ class Attribute(IntEnum):
 
 
 class Options(Structure):
-    """``forebay_options``."""
+    """``forebay_pool_options``."""
 
     _fields_ = [
         ("size", c_uint32),
@@ -71,7 +71,7 @@ class Options(Structure):
 
 
 class Stats(Structure):
-    """``forebay_stats``."""
+    """``forebay_pool_stats``."""
 
     _fields_ = [
         ("size", c_uint32),
@@ -265,8 +265,8 @@ class Block(Structure):
 
 #: The C name of each struct; ``tests/python/test_header.py`` compares their fields.
 BY_C_NAME: dict[str, type[Structure]] = {
-    "forebay_options": Options,
-    "forebay_stats": Stats,
+    "forebay_pool_options": Options,
+    "forebay_pool_stats": Stats,
     "forebay_device_resource_options": DeviceOptions,
     "forebay_pinned_resource_options": PinnedOptions,
     "forebay_managed_resource_options": ManagedOptions,

@@ -58,7 +58,7 @@ def start(pool: Optional[Pool] = None) -> None:
 
         function, number = _callback_type(called), c_uint64()
         address = cast(function, c_void_p)
-        check(_library.forebay_add_pressure_callback(given._handle, address, None, byref(number)))
+        check(_library.forebay_pool_add_pressure_callback(given._handle, address, None, byref(number)))
         _started[key] = given, number.value, function
 
 
@@ -66,7 +66,7 @@ def stop() -> None:
     """No pool asks any more. Runs at the interpreter's end too, after which no Python may be called."""
     with _guard:
         for pool, number, _ in _started.values():
-            _library.forebay_remove_pressure_callback(pool._handle, number)
+            _library.forebay_pool_remove_pressure_callback(pool._handle, number)
         # A call under way on another thread still runs: the functions stay.
         _stopped.extend(_started.values())
         _started.clear()

@@ -4,8 +4,8 @@
  * Made from src/abi by cbindgen; do not edit.
  *
  * Ownership   A forebay_pool that a call gives you is yours: end it with forebay_pool_destroy. Memory from
- *             forebay_malloc is yours until forebay_free. Texts that are returned belong to the library. User data of a
- *             callback stays yours and must stay valid until the callback is removed.
+ *             forebay_pool_malloc is yours until forebay_pool_free. Texts that are returned belong to the library. User
+ *             data of a callback stays yours and must stay valid until the callback is removed.
  * Arguments   The object comes first; const means that it is only read; outputs come last and are written only on
  *             FOREBAY_STATUS_OK. A NULL object or output is FOREBAY_STATUS_NULL_POINTER. Freeing a NULL block or
  *             destroying a NULL object is fine. Sizes are bytes. Devices are counted from 0, as CUDA counts them.
@@ -19,8 +19,8 @@
  *             finished fence proves that its last use is over. A stream must be alive in the call that names it. After
  *             the call its handle is not used again, unless it is a default stream, was registered
  *             (forebay_stream_register), or was recorded as a user of a block that is still live.
- * Captures    Memory for a graph comes from a private pool: forebay_private_begin before the capture,
- *             forebay_private_end after it, forebay_private_release when the graph is gone.
+ * Captures    Memory for a graph comes from a private pool: forebay_pool_private_begin before the capture,
+ *             forebay_pool_private_end after it, forebay_pool_private_release when the graph is gone.
  * Addresses   A block's address never changes while it is live.
  * Driver      FOREBAY_DRIVER=cuda (the default) or host: RAM instead of a GPU, for tests and machines without one.
  * Log         What is in no status, such as a bad free through a framework's hook, goes to stderr as warnings; FOREBAY_LOG=off,
@@ -28,6 +28,6 @@
  * fork        CUDA does not work in a child of fork(), and neither does this library once it was used: there every call
  *             answers FOREBAY_STATUS_FORKED at once, or NULL or 0 where it has no status. What ends an object or frees
  *             memory does nothing, deleters of DLPack tensors included: all of it stays the parent's. Texts, versions and
- *             forebay_block_size_for are as ever. exec and spawn are fine.
+ *             forebay_pool_block_size_for are as ever. exec and spawn are fine.
  * exit        The shared pool is not taken down. Freeing while the process ends, also after CUDA is gone, is harmless.
  */

@@ -90,7 +90,7 @@ impl Pool {
 
     /// Serves a request as [`Pool::malloc`] if that takes no wait: for callers that hold a lock which others need meanwhile.
     #[inline]
-    pub fn malloc_at_once(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
+    pub fn try_malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
         self.malloc_fast(bytes, device, stream, tag).or_else(|| self.malloc_without_wait(bytes, device, stream, tag))
     }
 
@@ -252,7 +252,7 @@ impl Pool {
 
     /// Frees a block as [`Pool::free`] if that takes no wait and no event. Returns whether it did.
     #[inline]
-    pub fn free_at_once(&self, at: Address, stream: StreamHandle) -> bool {
+    pub fn try_free(&self, at: Address, stream: StreamHandle) -> bool {
         self.free_fast(at, stream, |_, _, _| Some(())).is_some() || self.free_without_wait(at, stream)
     }
 
@@ -277,7 +277,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::free`].
-    pub fn free_behind_everything(&self, at: Address) -> Result<()> {
+    pub fn free_after_all(&self, at: Address) -> Result<()> {
         if at.0 == 0 {
             return Ok(());
         }

@@ -53,7 +53,7 @@ pub fn configure(options: Options) -> Result<()> {
     if SHARED.get().is_some() {
         return Err(Error::Busy(
             "the shared pool exists already: configure it before the first allocation, or change its limits with \
-             forebay_set_limit"
+             forebay_pool_set_limit"
                 .into(),
         ));
     }

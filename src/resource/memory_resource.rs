@@ -166,12 +166,12 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
 
     /// Allocates if that takes no wait, and no more of the driver than whether a registered stream is captured: never more than a short turn with a lock under which nobody waits
     /// for the GPU or calls back. `None` changed nothing, and [`MemoryResource::allocate`] may well succeed.
-    fn allocate_at_once(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
+    fn try_allocate(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
         None
     }
 
     /// Takes memory back under the same condition. `false` changed nothing.
-    fn deallocate_at_once(&self, _at: Address, _stream: StreamHandle) -> bool {
+    fn try_deallocate(&self, _at: Address, _stream: StreamHandle) -> bool {
         false
     }
 
@@ -180,7 +180,7 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// As [`MemoryResource::deallocate`]; [`Error::Capturing`] while a stream of the device is being captured.
-    fn deallocate_behind_everything(&self, at: Address, bytes: u64) -> Result<()> {
+    fn deallocate_after_all(&self, at: Address, bytes: u64) -> Result<()> {
         hold_back(self.driver().as_ref(), self.context(), StreamHandle::LEGACY)?;
         self.deallocate(at, bytes, StreamHandle::LEGACY)
     }

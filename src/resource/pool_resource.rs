@@ -135,19 +135,19 @@ impl MemoryResource for OwnPool {
     }
 
     #[inline]
-    fn allocate_at_once(&self, bytes: u64, stream: StreamHandle) -> Option<Address> {
+    fn try_allocate(&self, bytes: u64, stream: StreamHandle) -> Option<Address> {
         // Memory for the host needs proof that nothing queued uses it; a hit has none.
         let is_plain = !self.closed.load(Ordering::Relaxed) && !self.pool.is_host();
-        is_plain.then(|| self.pool.malloc_at_once(bytes, self.ordinal(), stream, self.tag)).flatten()
+        is_plain.then(|| self.pool.try_malloc(bytes, self.ordinal(), stream, self.tag)).flatten()
     }
 
     #[inline]
-    fn deallocate_at_once(&self, at: Address, stream: StreamHandle) -> bool {
-        self.pool.free_at_once(at, stream)
+    fn try_deallocate(&self, at: Address, stream: StreamHandle) -> bool {
+        self.pool.try_free(at, stream)
     }
 
-    fn deallocate_behind_everything(&self, at: Address, _bytes: u64) -> Result<()> {
-        self.pool.free_behind_everything(at)
+    fn deallocate_after_all(&self, at: Address, _bytes: u64) -> Result<()> {
+        self.pool.free_after_all(at)
     }
 
     fn close(&self) -> Result<()> {
@@ -186,7 +186,7 @@ impl MemoryResource for OwnPool {
             _ => {
                 return Err(Error::Unsupported(
                     format!(
-                        "{attribute:?} of a Forebay pool cannot be changed: see forebay_trim and the pool's options"
+                        "{attribute:?} of a Forebay pool cannot be changed: see forebay_pool_trim and the pool's options"
                     )
                     .into(),
                 ));

@@ -14,7 +14,7 @@ forebay.forebay_cupy_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c
 forebay.forebay_cupy_set_stream_getter.restype = None
 forebay.forebay_pool_shared.argtypes = [ctypes.c_void_p]
 forebay.forebay_stream_create.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
-forebay.forebay_set_limit.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64]
+forebay.forebay_pool_set_limit.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64]
 forebay.forebay_last_error_message.restype = ctypes.c_char_p
 MIB = 1 << 20
 
@@ -25,14 +25,14 @@ class StreamStats(ctypes.Structure):
     ] + [("reserved", ctypes.c_uint64 * 4)]
 
 
-forebay.forebay_get_stream_stats.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
+forebay.forebay_pool_get_stream_stats.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
 pool = ctypes.c_void_p()
 assert forebay.forebay_pool_shared(ctypes.byref(pool)) == 0, forebay.forebay_last_error_message()
 
 
 def live(stream):
     stats = StreamStats(size=ctypes.sizeof(StreamStats), version=1)
-    assert forebay.forebay_get_stream_stats(pool, 0, stream, ctypes.byref(stats)) == 0
+    assert forebay.forebay_pool_get_stream_stats(pool, 0, stream, ctypes.byref(stats)) == 0
     return stats.live
 
 
@@ -90,9 +90,9 @@ try:
     malloc(1 << 50)
 except OutOfMemoryError as error:
     assert error.given == (1 << 50, 3 * MIB, 0), error.given
-assert forebay.forebay_set_limit(pool, 0, 4 * MIB) == 0
+assert forebay.forebay_pool_set_limit(pool, 0, 4 * MIB) == 0
 raises(OutOfMemoryError, ["the pool's limit", "8.00 MiB (8388608 bytes) asked for"], 8 * MIB)
-assert forebay.forebay_set_limit(pool, 0, 0) == 0
+assert forebay.forebay_pool_set_limit(pool, 0, 0) == 0
 raises(RuntimeError, ["device 999"], 512, 999)
 
 # A class that cannot be made is no reason to say nothing.

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use crate::kit::abi::*;
 use forebay::abi::core::status::{forebay_last_error_message, forebay_status_text};
 use forebay::abi::pool::create::*;
-use forebay::abi::pool::limits::{forebay_add_pressure_callback, forebay_get_limit};
-use forebay::abi::pool::stats::{forebay_check, forebay_report};
-use forebay::abi::pool::streams::{forebay_copy, forebay_fill, forebay_stream_create};
+use forebay::abi::pool::limits::{forebay_pool_add_pressure_callback, forebay_pool_get_limit};
+use forebay::abi::pool::stats::{forebay_pool_check, forebay_pool_report};
+use forebay::abi::pool::streams::{forebay_pool_copy, forebay_pool_fill, forebay_stream_create};
 
 fn text(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(forebay_status_text(status)) }.to_str().unwrap()
@@ -64,11 +64,11 @@ fn a_null_pool_is_refused_by_every_call() {
     null(pool.limit().map(drop));
     null(pool.add_callback(None, &0).map(drop));
     null(pool.remove_callback(1));
-    null(pool.try_stats(0, size_of::<ForebayStats>() as u32, 1).map(drop));
+    null(pool.try_stats(0, size_of::<ForebayPoolStats>() as u32, 1).map(drop));
     null(pool.try_stream_stats(LEGACY, size_of::<ForebayStreamStats>() as u32, 1).map(drop));
     null(pool.reset_peaks());
     null(pool.report(10).map(drop));
-    null(outcome(unsafe { forebay_check(std::ptr::null(), 0) }));
+    null(outcome(unsafe { forebay_pool_check(std::ptr::null(), 0) }));
     null(pool.try_stream(0).map(drop));
     null(pool.destroy_stream(LEGACY));
     null(pool.register(LEGACY));
@@ -88,22 +88,22 @@ fn null_outputs_and_arguments_are_refused_by_name() {
     let pool = Pool::new();
     let null = |status, name: &str| drop(refused(outcome(status), Status::NullPointer, &[name]));
     unsafe {
-        null(forebay_options_init(std::ptr::null_mut()), "options is NULL");
+        null(forebay_pool_options_init(std::ptr::null_mut()), "options is NULL");
         null(forebay_pool_create(std::ptr::null(), std::ptr::null_mut()), "out is NULL");
-        null(forebay_device_count(pool.0, std::ptr::null_mut()), "out is NULL");
+        null(forebay_pool_device_count(pool.0, std::ptr::null_mut()), "out is NULL");
         let mut one = 0u64;
-        null(forebay_memory_info(pool.0, 0, std::ptr::null_mut(), &raw mut one), "free_bytes is NULL");
-        null(forebay_memory_info(pool.0, 0, &raw mut one, std::ptr::null_mut()), "total_bytes is NULL");
-        null(forebay_get_limit(pool.0, 0, std::ptr::null_mut()), "out is NULL");
-        null(forebay_add_pressure_callback(pool.0, None, std::ptr::null_mut(), &raw mut one), "callback is NULL");
+        null(forebay_pool_memory_info(pool.0, 0, std::ptr::null_mut(), &raw mut one), "free_bytes is NULL");
+        null(forebay_pool_memory_info(pool.0, 0, &raw mut one, std::ptr::null_mut()), "total_bytes is NULL");
+        null(forebay_pool_get_limit(pool.0, 0, std::ptr::null_mut()), "out is NULL");
+        null(forebay_pool_add_pressure_callback(pool.0, None, std::ptr::null_mut(), &raw mut one), "callback is NULL");
         null(forebay_stream_create(pool.0, 0, std::ptr::null_mut()), "out is NULL");
-        null(forebay_report(pool.0, 0, std::ptr::null_mut(), 1, std::ptr::null_mut()), "buffer is NULL");
+        null(forebay_pool_report(pool.0, 0, std::ptr::null_mut(), 1, std::ptr::null_mut()), "buffer is NULL");
         let (nowhere, legacy) = (std::ptr::null_mut(), std::ptr::null_mut());
-        null(forebay_fill(pool.0, 0, nowhere, 1, 1, legacy), "to is NULL");
-        null(forebay_copy(pool.0, 0, nowhere, (&raw const one).cast(), 1, legacy), "to is NULL");
-        null(forebay_copy(pool.0, 0, (&raw mut one).cast(), nowhere, 1, legacy), "from is NULL");
-        assert_eq!(forebay_fill(pool.0, 0, nowhere, 1, 0, legacy), Status::Ok, "no bytes");
-        assert_eq!(forebay_copy(pool.0, 0, nowhere, nowhere, 0, legacy), Status::Ok, "no bytes");
+        null(forebay_pool_fill(pool.0, 0, nowhere, 1, 1, legacy), "to is NULL");
+        null(forebay_pool_copy(pool.0, 0, nowhere, (&raw const one).cast(), 1, legacy), "to is NULL");
+        null(forebay_pool_copy(pool.0, 0, (&raw mut one).cast(), nowhere, 1, legacy), "from is NULL");
+        assert_eq!(forebay_pool_fill(pool.0, 0, nowhere, 1, 0, legacy), Status::Ok, "no bytes");
+        assert_eq!(forebay_pool_copy(pool.0, 0, nowhere, nowhere, 0, legacy), Status::Ok, "no bytes");
         assert_eq!(one, 0, "written by a call that failed");
     }
 }

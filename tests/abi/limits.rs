@@ -1,7 +1,7 @@
 //! Limits, fractions, trimming, and running out.
 
 use crate::kit::abi::*;
-use forebay::abi::pool::limits::forebay_trim;
+use forebay::abi::pool::limits::forebay_pool_trim;
 
 #[test]
 fn over_the_limit_is_out_of_memory_with_a_report_and_changes_nothing() {
@@ -15,7 +15,7 @@ fn over_the_limit_is_out_of_memory_with_a_report_and_changes_nothing() {
         "held 40.00 MiB",
         "limit 64.00 MiB",
         "device 0",
-        "forebay_set_limit",
+        "forebay_pool_set_limit",
     ];
     refused(pool.malloc(32 * MIB, LEGACY), Status::OutOfMemory, &words);
     let after = pool.stats();
@@ -99,7 +99,7 @@ fn trim_gives_back_what_is_free_and_keeps_what_it_is_told_to() {
     assert!(pool.stats().physical <= 32 * MIB, "{}", pool.stats().physical);
     pool.trim(0).unwrap();
     assert_eq!(pool.stats().physical, 2 * MIB, "all but the live block");
-    let status = unsafe { forebay_trim(pool.0, DEVICE, 0, std::ptr::null_mut()) };
+    let status = unsafe { forebay_pool_trim(pool.0, DEVICE, 0, std::ptr::null_mut()) };
     assert_eq!(status, Status::Ok, "nobody has to ask how much went");
     pool.holds_after_write(kept, stream);
     pool.free(kept, stream).unwrap();

@@ -11,7 +11,6 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
-mod at_once;
 mod cupy;
 mod errors;
 mod limits;
@@ -26,3 +25,4 @@ mod stats;
 mod streams;
 mod threads;
 mod torch;
+mod try_calls;

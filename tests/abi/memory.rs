@@ -3,7 +3,9 @@
 use crate::kit::abi::*;
 use crate::kit::memory::KIB;
 use crate::kit::process::in_child;
-use forebay::abi::pool::memory::{forebay_base_address, forebay_block_size, forebay_block_size_for, forebay_malloc};
+use forebay::abi::pool::memory::{
+    forebay_pool_base_address, forebay_pool_block_size, forebay_pool_block_size_for, forebay_pool_malloc,
+};
 
 #[test]
 fn a_block_is_aligned_writable_and_as_long_as_it_says() {
@@ -25,7 +27,7 @@ fn a_block_is_aligned_writable_and_as_long_as_it_says() {
         let block = pool.malloc(bytes, LEGACY).unwrap();
         assert_eq!(block % 512, 0, "{bytes}");
         assert_eq!(pool.block_size(block).unwrap(), size, "{bytes}");
-        assert_eq!(forebay_block_size_for(bytes), size, "{bytes}");
+        assert_eq!(forebay_pool_block_size_for(bytes), size, "{bytes}");
         pool.fill(block, 0x5A, size, LEGACY).unwrap();
         pool.holds(block, 0x5A, size, LEGACY);
         pool.free(block, LEGACY).unwrap();
@@ -36,7 +38,7 @@ fn a_block_is_aligned_writable_and_as_long_as_it_says() {
 #[test]
 fn no_bytes_are_null_and_ok() {
     let pool = Pool::new();
-    assert_eq!((forebay_block_size_for(0), forebay_block_size_for(u64::MAX)), (0, u64::MAX));
+    assert_eq!((forebay_pool_block_size_for(0), forebay_pool_block_size_for(u64::MAX)), (0, u64::MAX));
     assert_eq!(pool.malloc(0, LEGACY).unwrap(), 0);
     refused(pool.malloc_on(0, -1, LEGACY), Status::BadDevice, &["-1"]);
     assert_eq!(pool.stats().allocations, 0);
@@ -66,7 +68,11 @@ fn a_device_that_is_not_there_is_refused_by_number() {
         refused(pool.malloc_on(512, device, LEGACY), Status::BadDevice, &[&device.to_string(), "devices are 0 to"]);
         refused(pool.memory_info(device), Status::BadDevice, &[&device.to_string()]);
         refused(pool.try_stream(device), Status::BadDevice, &[&device.to_string()]);
-        refused(pool.try_stats(device, size_of::<ForebayStats>() as u32, 1), Status::BadDevice, &[&device.to_string()]);
+        refused(
+            pool.try_stats(device, size_of::<ForebayPoolStats>() as u32, 1),
+            Status::BadDevice,
+            &[&device.to_string()],
+        );
     }
 }
 
@@ -74,17 +80,17 @@ fn a_device_that_is_not_there_is_refused_by_number() {
 fn null_outputs_are_refused() {
     let pool = Pool::new();
     let null = std::ptr::null_mut();
-    let status = unsafe { forebay_malloc(pool.0, 512, DEVICE, null, std::ptr::null_mut()) };
+    let status = unsafe { forebay_pool_malloc(pool.0, 512, DEVICE, null, std::ptr::null_mut()) };
     refused(outcome(status), Status::NullPointer, &["out is NULL"]);
     assert_eq!(pool.stats().live, 0, "a block that nobody was told of");
     let block = pool.malloc(512, LEGACY).unwrap();
-    let status = unsafe { forebay_block_size(pool.0, block as *const _, std::ptr::null_mut()) };
+    let status = unsafe { forebay_pool_block_size(pool.0, block as *const _, std::ptr::null_mut()) };
     refused(outcome(status), Status::NullPointer, &["out is NULL"]);
     let mut bytes = 0u64;
-    let status = unsafe { forebay_base_address(pool.0, block as *const _, std::ptr::null_mut(), &raw mut bytes) };
+    let status = unsafe { forebay_pool_base_address(pool.0, block as *const _, std::ptr::null_mut(), &raw mut bytes) };
     refused(outcome(status), Status::NullPointer, &["base is NULL"]);
     let mut base = null;
-    let status = unsafe { forebay_base_address(pool.0, block as *const _, &raw mut base, std::ptr::null_mut()) };
+    let status = unsafe { forebay_pool_base_address(pool.0, block as *const _, &raw mut base, std::ptr::null_mut()) };
     refused(outcome(status), Status::NullPointer, &["bytes is NULL"]);
     assert!(base.is_null(), "written by a call that failed");
     pool.free(block, LEGACY).unwrap();

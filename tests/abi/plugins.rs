@@ -4,17 +4,17 @@ use std::ffi::c_void;
 
 use crate::kit::abi::*;
 use forebay::abi::core::handle::ForebayPool;
-use forebay::abi::pool::memory::{ForebayFramework, forebay_free_behind_everything, forebay_malloc_for};
-use forebay::abi::resource::host::{forebay_host_register, forebay_host_unregister};
+use forebay::abi::pool::memory::{ForebayFramework, forebay_pool_free_after_all, forebay_pool_malloc_for};
+use forebay::abi::resource::host::{forebay_pool_host_register, forebay_pool_host_unregister};
 
 fn malloc_for(pool: &Pool, framework: u32, bytes: u64, stream: Stream) -> Outcome<Block> {
     let mut out = std::ptr::null_mut();
-    outcome(unsafe { forebay_malloc_for(pool.0, framework, bytes, DEVICE, stream as *mut c_void, &raw mut out) })?;
+    outcome(unsafe { forebay_pool_malloc_for(pool.0, framework, bytes, DEVICE, stream as *mut c_void, &raw mut out) })?;
     Ok(out as Block)
 }
 
-fn free_behind_everything(pool: &Pool, block: Block) -> Outcome {
-    outcome(unsafe { forebay_free_behind_everything(pool.0, block as *mut c_void) })
+fn free_after_all(pool: &Pool, block: Block) -> Outcome {
+    outcome(unsafe { forebay_pool_free_after_all(pool.0, block as *mut c_void) })
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_free_behind_everything_waits_for_streams_that_nobody_names() {
         pool.fill(block, 7, MIB, user).unwrap();
         let copy = pool.malloc(MIB, user).unwrap();
         pool.copy(copy, block, MIB, user).unwrap();
-        free_behind_everything(&pool, block).unwrap();
+        free_after_all(&pool, block).unwrap();
         let next = pool.malloc(MIB, other).unwrap();
         pool.fill(next, number, MIB, other).unwrap();
         // On CUDA this can fail; the host driver runs work as it is queued here: see tests/faults.rs.
@@ -55,8 +55,8 @@ fn a_free_behind_everything_waits_for_streams_that_nobody_names() {
         pool.free(copy, user).unwrap();
         pool.free(next, other).unwrap();
     }
-    refused(free_behind_everything(&pool, 512), Status::BadFree, &[]);
-    free_behind_everything(&pool, 0).unwrap();
+    refused(free_after_all(&pool, 512), Status::BadFree, &[]);
+    free_after_all(&pool, 0).unwrap();
     assert_eq!(pool.stats().live, 0);
     pool.check();
     for stream in [user, other] {
@@ -69,9 +69,10 @@ fn memory_of_the_program_is_page_locked_once_at_a_time() {
     let pool = Pool::new();
     let bytes = vec![0u8; 100_000];
     let register = |pool: *const ForebayPool, device, at: *const u8, bytes, portable, mapped| {
-        outcome(unsafe { forebay_host_register(pool, device, at as *mut c_void, bytes, portable, mapped) })
+        outcome(unsafe { forebay_pool_host_register(pool, device, at as *mut c_void, bytes, portable, mapped) })
     };
-    let unregister = |at: *const u8| outcome(unsafe { forebay_host_unregister(pool.0, DEVICE, at as *mut c_void) });
+    let unregister =
+        |at: *const u8| outcome(unsafe { forebay_pool_host_unregister(pool.0, DEVICE, at as *mut c_void) });
     for flags in [(0, 0), (1, 0), (0, 1), (1, 1)] {
         register(pool.0, DEVICE, bytes.as_ptr(), 100_000, flags.0, flags.1).unwrap();
         assert!(register(pool.0, DEVICE, bytes.as_ptr(), 100_000, 0, 0).is_err(), "registered twice");

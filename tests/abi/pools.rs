@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::abi::pool::create::*;
-use forebay::abi::pool::snapshot::forebay_set_mapping_observer;
+use forebay::abi::pool::snapshot::forebay_pool_set_mapping_observer;
 
 use crate::kit::abi::*;
 use crate::kit::process::in_child;
@@ -35,19 +35,22 @@ fn destroying_a_pool_gives_its_live_blocks_back() {
 #[test]
 fn options_are_filled_with_the_defaults() {
     let (options, _) = options();
-    assert_eq!((options.size as usize, options.version), (size_of::<ForebayOptions>(), FOREBAY_OPTIONS_VERSION));
+    assert_eq!(
+        (options.size as usize, options.version),
+        (size_of::<ForebayPoolOptions>(), FOREBAY_POOL_OPTIONS_VERSION)
+    );
     assert_eq!((options.give_back_ms, options.reserved), (0, [0; 7]));
 }
 
 #[track_caller]
-fn bad(change: impl FnOnce(&mut ForebayOptions), words: &[&str]) {
+fn bad(change: impl FnOnce(&mut ForebayPoolOptions), words: &[&str]) {
     refused(Pool::with(change).map(|_| ()), Status::InvalidArgument, words);
 }
 
 #[test]
 fn bad_options_are_refused_with_the_value_and_what_is_allowed() {
-    let size = size_of::<ForebayOptions>() as u32;
-    bad(|o| o.size = 0, &["size 0", &size.to_string(), "forebay_options_init"]);
+    let size = size_of::<ForebayPoolOptions>() as u32;
+    bad(|o| o.size = 0, &["size 0", &size.to_string(), "forebay_pool_options_init"]);
     bad(|o| o.size = size - 8, &[&(size - 8).to_string()]);
     bad(|o| o.size = size + 8, &[&(size + 8).to_string()]);
     bad(|o| o.version = 0, &["version 0"]);
@@ -93,9 +96,9 @@ fn good_options_are_kept_to() {
 // ---- the environment and the shared pool: in processes of their own -------------------------------------
 
 /// Options as the variables make them.
-fn from_environment() -> Outcome<ForebayOptions> {
+fn from_environment() -> Outcome<ForebayPoolOptions> {
     let mut options = std::mem::MaybeUninit::uninit();
-    outcome(unsafe { forebay_options_init(options.as_mut_ptr()) }).map(|()| unsafe { options.assume_init() })
+    outcome(unsafe { forebay_pool_options_init(options.as_mut_ptr()) }).map(|()| unsafe { options.assume_init() })
 }
 
 #[test]
@@ -297,17 +300,21 @@ fn the_shared_pool_is_one_and_is_configured_before_its_first_use_only() {
     in_child("pools::the_shared_pool_is_one_and_is_configured_before_its_first_use_only", &[], || {
         let (mut wanted, _name) = options();
         wanted.reserved[3] = 1;
-        refused(outcome(unsafe { forebay_configure(&raw const wanted) }), Status::InvalidArgument, &["reserved"]);
+        refused(
+            outcome(unsafe { forebay_pool_configure_shared(&raw const wanted) }),
+            Status::InvalidArgument,
+            &["reserved"],
+        );
         wanted.reserved[3] = 0;
         for limit in [10 * MIB, 20 * MIB] {
             wanted.limit = limit;
-            outcome(unsafe { forebay_configure(&raw const wanted) }).unwrap();
+            outcome(unsafe { forebay_pool_configure_shared(&raw const wanted) }).unwrap();
         }
         let (first, second) = (Pool::shared().unwrap(), Pool::shared().unwrap());
         assert_ne!(first.0, second.0, "an object for each call");
         assert_eq!(first.limit().unwrap(), 20 * MIB, "the last word counts");
-        refused(outcome(unsafe { forebay_configure(&raw const wanted) }), Status::Busy, &["exists"]);
-        refused(outcome(unsafe { forebay_configure(std::ptr::null()) }), Status::Busy, &["exists"]);
+        refused(outcome(unsafe { forebay_pool_configure_shared(&raw const wanted) }), Status::Busy, &["exists"]);
+        refused(outcome(unsafe { forebay_pool_configure_shared(std::ptr::null()) }), Status::Busy, &["exists"]);
         let block = first.malloc(MIB, LEGACY).unwrap();
         drop(first);
         assert_eq!(second.stats().live, MIB, "destroying an object leaves the shared pool alone");
@@ -340,7 +347,7 @@ fn a_pool_has_ended_when_destroy_returns_though_another_one_was_trimming_it() {
                 for round in 0..rounds {
                     let (pool, told) = (Pool::new(), AtomicU64::new(0));
                     let user = (&raw const told).cast_mut().cast();
-                    outcome(unsafe { forebay_set_mapping_observer(pool.0, DEVICE, Some(counts), user) }).unwrap();
+                    outcome(unsafe { forebay_pool_set_mapping_observer(pool.0, DEVICE, Some(counts), user) }).unwrap();
                     let block = pool.malloc(6 * MIB, LEGACY).unwrap();
                     pool.free(block, LEGACY).unwrap();
                     drop(pool);

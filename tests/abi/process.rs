@@ -2,7 +2,7 @@
 
 use crate::kit::abi::*;
 use crate::kit::process::{forked, in_child};
-use forebay::abi::pool::create::{forebay_options_init, forebay_pool_create};
+use forebay::abi::pool::create::{forebay_pool_create, forebay_pool_options_init};
 
 #[test]
 fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {
@@ -30,7 +30,7 @@ fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {
             told("set_fraction", pool.set_fraction(0.5));
             told("limit", pool.limit().map(drop));
             told("memory_info", pool.memory_info(DEVICE).map(drop));
-            told("stats", pool.try_stats(DEVICE, size_of::<ForebayStats>() as u32, 1).map(drop));
+            told("stats", pool.try_stats(DEVICE, size_of::<ForebayPoolStats>() as u32, 1).map(drop));
             told("stream_stats", pool.try_stream_stats(stream, size_of::<ForebayStreamStats>() as u32, 1).map(drop));
             told("reset_peaks", pool.reset_peaks());
             told("report", pool.report(10).map(drop));
@@ -45,7 +45,7 @@ fn a_forked_child_is_told_so_by_every_call_and_the_parent_goes_on() {
             told("private_end", pool.private_end(1));
             told("private_release", pool.private_release(1));
             let mut options = std::mem::MaybeUninit::uninit();
-            told("options_init", outcome(unsafe { forebay_options_init(options.as_mut_ptr()) }));
+            told("options_init", outcome(unsafe { forebay_pool_options_init(options.as_mut_ptr()) }));
             let mut made = std::ptr::null_mut();
             told("a new pool", outcome(unsafe { forebay_pool_create(std::ptr::null(), &raw mut made) }));
             told("the shared pool", Pool::shared().map(std::mem::forget));
@@ -84,7 +84,7 @@ fn a_child_forked_while_threads_work_is_not_stuck_on_their_locks() {
                 forked(|| {
                     refused(pool.malloc(512, LEGACY), Status::Forked, &["fork"]);
                     refused(
-                        pool.try_stats(DEVICE, size_of::<ForebayStats>() as u32, 1),
+                        pool.try_stats(DEVICE, size_of::<ForebayPoolStats>() as u32, 1),
                         Status::Forked,
                         &["spawn or exec"],
                     );

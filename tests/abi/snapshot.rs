@@ -15,7 +15,7 @@ fn blocks(pool: &Pool) -> Vec<ForebayBlock> {
         unsafe { (*context.cast::<Vec<ForebayBlock>>()).push(*block) };
     }
     let mut found: Vec<ForebayBlock> = Vec::new();
-    outcome(unsafe { forebay_snapshot(pool.0, DEVICE, Some(visit), (&raw mut found).cast()) }).unwrap();
+    outcome(unsafe { forebay_pool_snapshot(pool.0, DEVICE, Some(visit), (&raw mut found).cast()) }).unwrap();
     found
 }
 
@@ -60,7 +60,7 @@ fn a_snapshot_has_every_block_in_order() {
     pool.trim(0).unwrap();
     assert!(blocks(&pool).is_empty());
     pool.destroy_stream(stream).unwrap();
-    assert!(outcome(unsafe { forebay_snapshot(pool.0, DEVICE, None, std::ptr::null_mut()) }).is_err());
+    assert!(outcome(unsafe { forebay_pool_snapshot(pool.0, DEVICE, None, std::ptr::null_mut()) }).is_err());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_observer_is_told_of_every_mapping() {
     let pool = Pool::new();
     let told = Told::default();
     let user = (&raw const told).cast_mut().cast();
-    outcome(unsafe { forebay_set_mapping_observer(pool.0, DEVICE, Some(observe), user) }).unwrap();
+    outcome(unsafe { forebay_pool_set_mapping_observer(pool.0, DEVICE, Some(observe), user) }).unwrap();
     let held = |what: ForebayMapping| -> u64 {
         told.lock().unwrap().iter().filter(|event| event.0 == what as u32).map(|event| event.2).sum()
     };
@@ -83,7 +83,7 @@ fn an_observer_is_told_of_every_mapping() {
     pool.free(block, LEGACY).unwrap();
     pool.trim(0).unwrap();
     assert_eq!(held(ForebayMapping::Unmapped), held(ForebayMapping::Mapped), "all of it is gone");
-    outcome(unsafe { forebay_set_mapping_observer(pool.0, DEVICE, None, std::ptr::null_mut()) }).unwrap();
+    outcome(unsafe { forebay_pool_set_mapping_observer(pool.0, DEVICE, None, std::ptr::null_mut()) }).unwrap();
     let count = told.lock().unwrap().len();
     let block = pool.malloc(20 * MIB, LEGACY).unwrap();
     pool.free(block, LEGACY).unwrap();

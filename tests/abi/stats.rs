@@ -94,7 +94,7 @@ fn time_that_requests_cost_is_told() {
 #[test]
 fn a_struct_of_another_layout_is_refused() {
     let pool = Pool::new();
-    let size = size_of::<ForebayStats>() as u32;
+    let size = size_of::<ForebayPoolStats>() as u32;
     for (size, version) in [(0, 1), (size - 8, 1), (size + 8, 1), (size, 0), (size, 2)] {
         let words = [&format!("size {size}"), &format!("version {version}"), "set both"];
         refused(pool.try_stats(DEVICE, size, version), Status::InvalidArgument, &words.map(|word| word as &str));

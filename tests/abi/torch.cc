@@ -78,14 +78,14 @@ template <class Call> static void out_of_memory(const char *what, Call call, std
 #endif
 }
 
-static forebay_stats stats() {
+static forebay_pool_stats stats() {
   forebay_pool *pool = nullptr;
   must(forebay_pool_shared(&pool) == FOREBAY_STATUS_OK, "shared");
-  forebay_stats stats = {};
+  forebay_pool_stats stats = {};
   stats.size = sizeof stats;
   stats.version = FOREBAY_STATS_VERSION;
-  must(forebay_get_stats(pool, 0, &stats) == FOREBAY_STATUS_OK, "stats");
-  must(forebay_check(pool, 0) == FOREBAY_STATUS_OK, "check");
+  must(forebay_pool_get_stats(pool, 0, &stats) == FOREBAY_STATUS_OK, "stats");
+  must(forebay_pool_check(pool, 0) == FOREBAY_STATUS_OK, "check");
   forebay_pool_destroy(pool);
   return stats;
 }

@@ -26,16 +26,16 @@ static void must(forebay_status got, forebay_status wanted, const char *what) {
 static void use_pool(void) {
   must(forebay_pool_shared(&pool), FOREBAY_STATUS_OK, "forebay_pool_shared");
   must(forebay_stream_create(pool, DEVICE, &stream), FOREBAY_STATUS_OK, "forebay_stream_create");
-  must(forebay_malloc(pool, BYTES, DEVICE, stream, &block), FOREBAY_STATUS_OK, "forebay_malloc");
-  must(forebay_fill(pool, DEVICE, block, 1, BYTES, stream), FOREBAY_STATUS_OK, "forebay_fill");
+  must(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &block), FOREBAY_STATUS_OK, "forebay_pool_malloc");
+  must(forebay_pool_fill(pool, DEVICE, block, 1, BYTES, stream), FOREBAY_STATUS_OK, "forebay_pool_fill");
 }
 
 /* The driver's state does not survive a fork, so every call that would need it is refused, by its own status. */
 static void child(void) {
   void *more = NULL;
-  must(forebay_malloc(pool, BYTES, DEVICE, stream, &more), FOREBAY_STATUS_FORKED, "malloc in the child");
+  must(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &more), FOREBAY_STATUS_FORKED, "malloc in the child");
   if (more != NULL) exit(EXIT_FAILURE);
-  must(forebay_free(pool, block, stream), FOREBAY_STATUS_FORKED, "free in the child");
+  must(forebay_pool_free(pool, block, stream), FOREBAY_STATUS_FORKED, "free in the child");
   must(forebay_stream_synchronize(pool, DEVICE, stream), FOREBAY_STATUS_FORKED, "synchronize in the child");
   forebay_torch_free(block, BYTES, DEVICE, stream); /* cannot answer: must do nothing */
   forebay_pool_destroy(pool);
@@ -53,10 +53,10 @@ static void fork_and_go_on(void) {
     exit(EXIT_FAILURE);
   }
   void *more = NULL;
-  must(forebay_malloc(pool, BYTES, DEVICE, stream, &more), FOREBAY_STATUS_OK, "malloc in the parent afterwards");
-  must(forebay_free(pool, more, stream), FOREBAY_STATUS_OK, "free in the parent");
-  must(forebay_free(pool, block, stream), FOREBAY_STATUS_OK, "free of the older block");
-  must(forebay_check(pool, DEVICE), FOREBAY_STATUS_OK, "forebay_check");
+  must(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &more), FOREBAY_STATUS_OK, "malloc in the parent afterwards");
+  must(forebay_pool_free(pool, more, stream), FOREBAY_STATUS_OK, "free in the parent");
+  must(forebay_pool_free(pool, block, stream), FOREBAY_STATUS_OK, "free of the older block");
+  must(forebay_pool_check(pool, DEVICE), FOREBAY_STATUS_OK, "forebay_pool_check");
 }
 
 static void destroy_late(void) {

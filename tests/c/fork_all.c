@@ -113,18 +113,18 @@ static void nobody(void *user, int32_t device, uint32_t what, void *ptr, uint64_
 static void make_world(void) {
   MUST(forebay_pool_shared(&pool));
   MUST(forebay_pool_create(NULL, &own));
-  forebay_options idle;
-  MUST(forebay_options_init(&idle));
+  forebay_pool_options idle;
+  MUST(forebay_pool_options_init(&idle));
   idle.give_back_ms = 4; /* with a thread of its own */
   MUST(forebay_pool_create(&idle, &other));
   MUST(forebay_stream_create(pool, DEVICE, &stream));
-  MUST(forebay_malloc(pool, BYTES, DEVICE, stream, &block));
-  MUST(forebay_fill(pool, DEVICE, block, 7, BYTES, stream));
-  MUST(forebay_malloc(own, BYTES, DEVICE, NULL, &own_block));
+  MUST(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &block));
+  MUST(forebay_pool_fill(pool, DEVICE, block, 7, BYTES, stream));
+  MUST(forebay_pool_malloc(own, BYTES, DEVICE, NULL, &own_block));
   void *short_lived = NULL;
-  MUST(forebay_malloc(other, BYTES, DEVICE, NULL, &short_lived));
-  MUST(forebay_free(other, short_lived, NULL));
-  MUST(forebay_trim(other, DEVICE, 0, NULL));
+  MUST(forebay_pool_malloc(other, BYTES, DEVICE, NULL, &short_lived));
+  MUST(forebay_pool_free(other, short_lived, NULL));
+  MUST(forebay_pool_trim(other, DEVICE, 0, NULL));
   torch_block = forebay_torch_malloc(BYTES, DEVICE, stream);
   cupy_block = forebay_cupy_malloc(NULL, BYTES, DEVICE);
   CHECK(torch_block != NULL && cupy_block != NULL);
@@ -137,7 +137,7 @@ static void make_world(void) {
   MUST(forebay_managed_resource_create(NULL, &resources[2]));
   MUST(forebay_virtual_resource_create(DEVICE, NULL, &resources[3]));
   MUST(forebay_host_resource_create(NULL, &resources[4]));
-  MUST(forebay_pool_resource(pool, DEVICE, &resources[5]));
+  MUST(forebay_pool_resource_create(pool, DEVICE, &resources[5]));
   for (int kind = 0; kind < KINDS; kind++) {
     MUST(forebay_resource_allocate(resources[kind], BYTES, stream, &buffers[kind]));
     MUST(forebay_buffer_fill(buffers[kind], 7, 1, stream));
@@ -156,9 +156,9 @@ static void make_world(void) {
   MUST(forebay_cupy_pools_create((const forebay_cupy_pool *const *)&cupy_pool, 1, &cupy_pools));
   cupy_pools_block = forebay_cupy_pools_malloc(cupy_pools, BYTES, DEVICE);
   CHECK(cupy_pools_block != NULL);
-  MUST(forebay_add_pressure_callback(pool, give_nothing, NULL, &pressure));
-  MUST(forebay_private_begin(pool, DEVICE, 5, stream));
-  MUST(forebay_private_end(pool, DEVICE, 5));
+  MUST(forebay_pool_add_pressure_callback(pool, give_nothing, NULL, &pressure));
+  MUST(forebay_pool_private_begin(pool, DEVICE, 5, stream));
+  MUST(forebay_pool_private_end(pool, DEVICE, 5));
   MUST(forebay_torch_hold_pool(DEVICE, 1, 2));
   MUST(forebay_stream_synchronize(pool, DEVICE, stream));
 }
@@ -227,7 +227,7 @@ static int answers(const char *name) {
   struct DLManagedTensor *fresh_legacy = NULL;
   forebay_ipc_descriptor fresh_descriptor = {0};
   forebay_torch_block torch;
-  forebay_options options;
+  forebay_pool_options options;
   forebay_device_resource_options device_options;
   forebay_pinned_resource_options pinned_options;
   forebay_managed_resource_options managed_options;
@@ -235,7 +235,7 @@ static int answers(const char *name) {
   forebay_host_resource_options host_options;
   forebay_buffer_info buffer_info = {.size = sizeof buffer_info, .version = FOREBAY_INFO_VERSION};
   forebay_resource_info resource_info = {.size = sizeof resource_info, .version = FOREBAY_INFO_VERSION};
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
   forebay_stream_stats stream_stats = {.size = sizeof stream_stats, .version = FOREBAY_STATS_VERSION};
   (void)out, (void)also;
 
@@ -243,12 +243,12 @@ static int answers(const char *name) {
   WORKS(forebay_version_number, forebay_version_number() == FOREBAY_VERSION_NUMBER);
   WORKS(forebay_status_text, strcmp(forebay_status_text(0), "ok") == 0);
   WORKS(forebay_last_error_message, forebay_last_error_message() != NULL);
-  WORKS(forebay_block_size_for, forebay_block_size_for(1) == 512);
+  WORKS(forebay_pool_block_size_for, forebay_pool_block_size_for(1) == 512);
   WORKS(forebay_cupy_set_stream_getter, (forebay_cupy_set_stream_getter(NULL), true));
   WORKS(forebay_cupy_set_memory_hooks, (forebay_cupy_set_memory_hooks(NULL, NULL), true));
 
-  STATUS(forebay_options_init, &options);
-  STATUS(forebay_configure, NULL);
+  STATUS(forebay_pool_options_init, &options);
+  STATUS(forebay_pool_configure_shared, NULL);
   STATUS(forebay_pool_shared, &fresh_pool);
   STATUS(forebay_pool_create, NULL, &fresh_pool);
   IF(forebay_pool_destroy) {
@@ -257,48 +257,48 @@ static int answers(const char *name) {
     return told(name);
   }
   NOTHING(forebay_pool_capsule_delete, memory);
-  NONE(forebay_driver_name, pool);
-  STATUS(forebay_device_count, pool, &count);
-  STATUS(forebay_memory_info, pool, DEVICE, &number, &second);
-  STATUS(forebay_trim, pool, DEVICE, 0, &number);
-  STATUS(forebay_set_limit, pool, DEVICE, BYTES);
-  STATUS(forebay_set_fraction, pool, DEVICE, 0.5);
-  STATUS(forebay_get_limit, pool, DEVICE, &number);
-  STATUS(forebay_add_pressure_callback, pool, give_nothing, NULL, &number);
-  STATUS(forebay_remove_pressure_callback, pool, pressure);
+  NONE(forebay_pool_driver_name, pool);
+  STATUS(forebay_pool_device_count, pool, &count);
+  STATUS(forebay_pool_memory_info, pool, DEVICE, &number, &second);
+  STATUS(forebay_pool_trim, pool, DEVICE, 0, &number);
+  STATUS(forebay_pool_set_limit, pool, DEVICE, BYTES);
+  STATUS(forebay_pool_set_fraction, pool, DEVICE, 0.5);
+  STATUS(forebay_pool_get_limit, pool, DEVICE, &number);
+  STATUS(forebay_pool_add_pressure_callback, pool, give_nothing, NULL, &number);
+  STATUS(forebay_pool_remove_pressure_callback, pool, pressure);
   STATUS(forebay_log_set_callback, log_nothing, NULL, FOREBAY_LOG_LEVEL_WARN);
-  STATUS(forebay_snapshot, pool, DEVICE, visit, &visited);
-  STATUS(forebay_set_mapping_observer, own, DEVICE, nobody, NULL);
-  STATUS(forebay_get_stats, pool, DEVICE, &stats);
-  STATUS(forebay_get_stream_stats, pool, DEVICE, stream, &stream_stats);
-  STATUS(forebay_reset_peaks, pool, DEVICE);
-  STATUS(forebay_report, pool, DEVICE, text, sizeof text, &size);
-  STATUS(forebay_check, pool, DEVICE);
+  STATUS(forebay_pool_snapshot, pool, DEVICE, visit, &visited);
+  STATUS(forebay_pool_set_mapping_observer, own, DEVICE, nobody, NULL);
+  STATUS(forebay_pool_get_stats, pool, DEVICE, &stats);
+  STATUS(forebay_pool_get_stream_stats, pool, DEVICE, stream, &stream_stats);
+  STATUS(forebay_pool_reset_peaks, pool, DEVICE);
+  STATUS(forebay_pool_report, pool, DEVICE, text, sizeof text, &size);
+  STATUS(forebay_pool_check, pool, DEVICE);
 
-  STATUS(forebay_malloc, pool, BYTES, DEVICE, stream, &out);
-  STATUS(forebay_malloc_for, pool, FOREBAY_FRAMEWORK_NUMBA, 512, DEVICE, stream, &out);
-  STATUS(forebay_malloc_ready, pool, 512, DEVICE, stream, &out);
-  NONE(forebay_malloc_at_once, pool, FOREBAY_FRAMEWORK_C, BYTES, DEVICE, stream, &out);
-  STATUS(forebay_free, pool, block, stream);
-  STATUS(forebay_free_behind_everything, pool, block);
-  NONE(forebay_free_at_once, pool, block, stream);
-  STATUS(forebay_record_use, pool, block, NULL);
-  STATUS(forebay_block_size, pool, block, &number);
-  STATUS(forebay_base_address, pool, block, &out, &number);
-  STATUS(forebay_host_register, pool, DEVICE, memory, BYTES, 1, 0);
-  STATUS(forebay_host_unregister, pool, DEVICE, memory);
+  STATUS(forebay_pool_malloc, pool, BYTES, DEVICE, stream, &out);
+  STATUS(forebay_pool_malloc_for, pool, FOREBAY_FRAMEWORK_NUMBA, 512, DEVICE, stream, &out);
+  STATUS(forebay_pool_malloc_ready, pool, 512, DEVICE, stream, &out);
+  NONE(forebay_pool_try_malloc, pool, FOREBAY_FRAMEWORK_C, BYTES, DEVICE, stream, &out);
+  STATUS(forebay_pool_free, pool, block, stream);
+  STATUS(forebay_pool_free_after_all, pool, block);
+  NONE(forebay_pool_try_free, pool, block, stream);
+  STATUS(forebay_pool_record_use, pool, block, NULL);
+  STATUS(forebay_pool_block_size, pool, block, &number);
+  STATUS(forebay_pool_base_address, pool, block, &out, &number);
+  STATUS(forebay_pool_host_register, pool, DEVICE, memory, BYTES, 1, 0);
+  STATUS(forebay_pool_host_unregister, pool, DEVICE, memory);
 
   STATUS(forebay_stream_register, pool, DEVICE, stream);
   STATUS(forebay_stream_unregister, pool, DEVICE, stream);
   STATUS(forebay_stream_create, pool, DEVICE, &out);
   STATUS(forebay_stream_destroy, pool, DEVICE, stream);
   STATUS(forebay_stream_synchronize, pool, DEVICE, stream);
-  STATUS(forebay_copy, pool, DEVICE, block, own_block, BYTES, stream);
-  STATUS(forebay_fill, pool, DEVICE, block, 9, BYTES, stream);
-  STATUS(forebay_private_begin, pool, DEVICE, 6, stream);
-  STATUS(forebay_private_end, pool, DEVICE, 5);
-  STATUS(forebay_private_release, pool, DEVICE, 5);
-  STATUS(forebay_release_captures, pool, DEVICE, &number);
+  STATUS(forebay_pool_copy, pool, DEVICE, block, own_block, BYTES, stream);
+  STATUS(forebay_pool_fill, pool, DEVICE, block, 9, BYTES, stream);
+  STATUS(forebay_pool_private_begin, pool, DEVICE, 6, stream);
+  STATUS(forebay_pool_private_end, pool, DEVICE, 5);
+  STATUS(forebay_pool_private_release, pool, DEVICE, 5);
+  STATUS(forebay_pool_release_captures, pool, DEVICE, &number);
 
   STATUS(forebay_device_resource_options_init, &device_options);
   STATUS(forebay_pinned_resource_options_init, &pinned_options);
@@ -310,11 +310,11 @@ static int answers(const char *name) {
   STATUS(forebay_managed_resource_create, NULL, &fresh_resource);
   STATUS(forebay_virtual_resource_create, DEVICE, NULL, &fresh_resource);
   STATUS(forebay_host_resource_create, NULL, &fresh_resource);
-  STATUS(forebay_pool_resource, pool, DEVICE, &fresh_resource);
+  STATUS(forebay_pool_resource_create, pool, DEVICE, &fresh_resource);
   NOTHING_EACH(forebay_resource_destroy, resources[kind]);
   EACH(forebay_resource_close, resources[kind]);
   EACH(forebay_resource_allocate, resources[kind], 512, stream, &fresh);
-  NONE(forebay_resource_allocate_at_once, resources[5], 512, stream, &fresh);
+  NONE(forebay_resource_try_allocate, resources[5], 512, stream, &fresh);
   EACH(forebay_resource_allocate_pointer, resources[kind], 512, stream, &out);
   EACH(forebay_resource_deallocate, resources[kind], block, BYTES, stream);
   EACH(forebay_resource_deallocate_pointer, resources[kind], block);
@@ -344,16 +344,16 @@ static int answers(const char *name) {
     return forked(name, forebay_buffer_close(released)) | forked(name, forebay_buffer_close(of_tensor)) |
            forked(name, forebay_buffer_close(of_legacy));
   }
-  IF(forebay_buffer_close_at_once) {
+  IF(forebay_buffer_try_close) {
     for (int kind = 0; kind < KINDS; kind++)
-      if (forebay_buffer_close_at_once(buffers[kind]) != 0) return is(name, false);
+      if (forebay_buffer_try_close(buffers[kind]) != 0) return is(name, false);
     return told(name);
   }
   EACH(forebay_buffer_close_on, buffers[kind], stream);
   EACH(forebay_buffer_get_info, buffers[kind], &buffer_info);
   EACH(forebay_buffer_get_resource, buffers[kind], &fresh_resource);
   EACH(forebay_buffer_copy, buffers[kind], buffers[(kind + 1) % KINDS], stream);
-  EACH(forebay_buffer_copy_new, buffers[kind], stream, &fresh);
+  EACH(forebay_buffer_clone, buffers[kind], stream, &fresh);
   EACH(forebay_buffer_fill, buffers[kind], 9, 1, stream);
   EACH(forebay_buffer_to_dlpack, buffers[kind], &fresh_tensor);
   EACH(forebay_buffer_to_dlpack_legacy, buffers[kind], &fresh_legacy);
@@ -432,7 +432,7 @@ static bool in_child(const char *name) {
 /* ---- the parent, unchanged */
 
 typedef struct {
-  forebay_stats shared, own;
+  forebay_pool_stats shared, own;
   uint64_t used[KINDS];
   forebay_buffer_info buffers[KINDS];
   uint64_t free_bytes, total_bytes;
@@ -443,11 +443,11 @@ static picture look(void) {
   memset(&seen, 0, sizeof seen);
   seen.shared.size = seen.own.size = sizeof seen.shared;
   seen.shared.version = seen.own.version = FOREBAY_STATS_VERSION;
-  MUST(forebay_get_stats(pool, DEVICE, &seen.shared));
-  MUST(forebay_get_stats(own, DEVICE, &seen.own));
+  MUST(forebay_pool_get_stats(pool, DEVICE, &seen.shared));
+  MUST(forebay_pool_get_stats(own, DEVICE, &seen.own));
   /* These are the driver's, which other threads use. */
   seen.shared.driver_calls = seen.shared.driver_ns = seen.own.driver_calls = seen.own.driver_ns = 0;
-  MUST(forebay_memory_info(pool, DEVICE, &seen.free_bytes, &seen.total_bytes));
+  MUST(forebay_pool_memory_info(pool, DEVICE, &seen.free_bytes, &seen.total_bytes));
   for (int kind = 0; kind < KINDS; kind++) {
     (void)forebay_resource_get_attribute(resources[kind], FOREBAY_ATTRIBUTE_USED_MEM_CURRENT, &seen.used[kind]);
     seen.buffers[kind].size = sizeof seen.buffers[kind];
@@ -496,22 +496,22 @@ static void end_world(void) {
     MUST(forebay_resource_close(resources[kind]));
     forebay_resource_destroy(resources[kind]);
   }
-  MUST(forebay_private_release(pool, DEVICE, 5));
+  MUST(forebay_pool_private_release(pool, DEVICE, 5));
   forebay_torch_release_pool(DEVICE, 1, 2);
-  MUST(forebay_remove_pressure_callback(pool, pressure));
-  MUST(forebay_free(pool, block, stream));
-  MUST(forebay_free(own, own_block, NULL));
-  MUST(forebay_check(pool, DEVICE));
-  MUST(forebay_check(own, DEVICE));
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
-  MUST(forebay_get_stats(pool, DEVICE, &stats));
+  MUST(forebay_pool_remove_pressure_callback(pool, pressure));
+  MUST(forebay_pool_free(pool, block, stream));
+  MUST(forebay_pool_free(own, own_block, NULL));
+  MUST(forebay_pool_check(pool, DEVICE));
+  MUST(forebay_pool_check(own, DEVICE));
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  MUST(forebay_pool_get_stats(pool, DEVICE, &stats));
   CHECK(stats.live == 0);
   MUST(forebay_stream_destroy(pool, DEVICE, stream));
-  MUST(forebay_trim(pool, DEVICE, 0, NULL));
+  MUST(forebay_pool_trim(pool, DEVICE, 0, NULL));
   forebay_pool_destroy(own);
   forebay_pool_destroy(other);
   uint64_t free_bytes = 0, total_bytes = 0;
-  MUST(forebay_memory_info(pool, DEVICE, &free_bytes, &total_bytes));
+  MUST(forebay_pool_memory_info(pool, DEVICE, &free_bytes, &total_bytes));
   CHECK(free_bytes == total_bytes);
   forebay_pool_destroy(pool);
 }
@@ -534,8 +534,8 @@ static void stay(void *user, int32_t device, uint32_t what, void *ptr, uint64_t 
 static void *hold_locks(void *unused) {
   (void)unused;
   void *more = NULL;
-  MUST(forebay_malloc(pool, 64 * BYTES, DEVICE, NULL, &more));
-  MUST(forebay_free(pool, more, NULL));
+  MUST(forebay_pool_malloc(pool, 64 * BYTES, DEVICE, NULL, &more));
+  MUST(forebay_pool_free(pool, more, NULL));
   return NULL;
 }
 
@@ -555,19 +555,19 @@ static void *use_resources(void *from) {
 
 static void *use_pool(void *unused) {
   (void)unused;
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
   while (!stop) {
     void *more = NULL, *queue = NULL;
     uint64_t id = 0;
     forebay_pool *passing = NULL;
     MUST(forebay_stream_create(other, DEVICE, &queue));
-    MUST(forebay_malloc(other, 80 * BYTES, DEVICE, queue, &more));
-    MUST(forebay_free(other, more, queue));
+    MUST(forebay_pool_malloc(other, 80 * BYTES, DEVICE, queue, &more));
+    MUST(forebay_pool_free(other, more, queue));
     MUST(forebay_stream_destroy(other, DEVICE, queue));
-    MUST(forebay_trim(other, DEVICE, 0, NULL));
-    MUST(forebay_get_stats(other, DEVICE, &stats));
-    MUST(forebay_add_pressure_callback(other, give_nothing, NULL, &id));
-    MUST(forebay_remove_pressure_callback(other, id));
+    MUST(forebay_pool_trim(other, DEVICE, 0, NULL));
+    MUST(forebay_pool_get_stats(other, DEVICE, &stats));
+    MUST(forebay_pool_add_pressure_callback(other, give_nothing, NULL, &id));
+    MUST(forebay_pool_remove_pressure_callback(other, id));
     MUST(forebay_pool_create(NULL, &passing));
     forebay_pool_destroy(passing);
   }
@@ -588,7 +588,7 @@ int main(int count, char **names) {
   if (!fine) return EXIT_FAILURE;
 
   pthread_t threads[5];
-  MUST(forebay_set_mapping_observer(pool, DEVICE, stay, NULL));
+  MUST(forebay_pool_set_mapping_observer(pool, DEVICE, stay, NULL));
   CHECK(pthread_create(&threads[0], NULL, hold_locks, NULL) == 0);
   while (!inside) pause_a_little();
   for (intptr_t i = 1; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, use_resources, (void *)i) == 0);
@@ -600,7 +600,7 @@ int main(int count, char **names) {
   go_on = stop = true;
   for (int i = 0; i < 5; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   if (!fine) return EXIT_FAILURE;
-  MUST(forebay_set_mapping_observer(pool, DEVICE, NULL, NULL));
+  MUST(forebay_pool_set_mapping_observer(pool, DEVICE, NULL, NULL));
   check_contents();
   end_world();
   printf("%d functions in a child of fork: right\n", count - 1);

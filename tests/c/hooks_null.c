@@ -35,7 +35,7 @@ int main(void) {
   forebay_torch_free(block, 1 << 30, 0, NULL);
   forebay_pool *pool = NULL;
   must(forebay_pool_shared(&pool) == FOREBAY_STATUS_OK, "forebay_pool_shared");
-  must(forebay_check(pool, 0) == FOREBAY_STATUS_OK, "forebay_check");
+  must(forebay_pool_check(pool, 0) == FOREBAY_STATUS_OK, "forebay_pool_check");
   forebay_pool_destroy(pool);
   printf("hooks without C++: right\n");
   return EXIT_SUCCESS;

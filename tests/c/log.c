@@ -39,9 +39,9 @@ static void bad_free(void *at) {
 /* More than the pool has: it makes room, which is worth a word. */
 static void grow(void) {
   void *block = NULL;
-  MUST(forebay_trim(pool, DEVICE, 0, NULL));
-  MUST(forebay_malloc(pool, 80 * MIB, DEVICE, stream, &block));
-  MUST(forebay_free(pool, block, stream));
+  MUST(forebay_pool_trim(pool, DEVICE, 0, NULL));
+  MUST(forebay_pool_malloc(pool, 80 * MIB, DEVICE, stream, &block));
+  MUST(forebay_pool_free(pool, block, stream));
 }
 
 /* ---- to stderr, as the variable says */
@@ -52,7 +52,7 @@ static void to_stderr(void) {
   bad_free((char *)block + 512);
   forebay_cupy_free(NULL, (char *)block + 512, DEVICE);
   /* This one is answered, so it is nothing for the log. */
-  must(forebay_free(pool, (char *)block + 512, stream), FOREBAY_STATUS_BAD_FREE, "a bad free");
+  must(forebay_pool_free(pool, (char *)block + 512, stream), FOREBAY_STATUS_BAD_FREE, "a bad free");
   bad_free(block);
   grow();
 }
@@ -67,8 +67,8 @@ static forebay_status inside;
 static void *use_the_pool(void *unused) {
   (void)unused;
   grow();
-  forebay_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
-  MUST(forebay_get_stats(pool, DEVICE, &stats));
+  forebay_pool_stats stats = {.size = sizeof stats, .version = FOREBAY_STATS_VERSION};
+  MUST(forebay_pool_get_stats(pool, DEVICE, &stats));
   return NULL;
 }
 
@@ -155,7 +155,7 @@ int main(int count, char **arguments) {
   MUST(forebay_stream_create(pool, DEVICE, &stream));
   if (strcmp(how, "callback") == 0) to_callback();
   else to_stderr();
-  MUST(forebay_check(pool, DEVICE));
+  MUST(forebay_pool_check(pool, DEVICE));
   printf("%s: right\n", how);
   return EXIT_SUCCESS;
 }

@@ -18,8 +18,8 @@ static void *use(void *failed) {
   enum forebay_status (*release)(forebay_pool *, void *, void *);
   // ISO C has no conversion from void * to a function; POSIX wants this one.
   *(void **)&shared = dlsym(library, "forebay_pool_shared");
-  *(void **)&allocate = dlsym(library, "forebay_malloc");
-  *(void **)&release = dlsym(library, "forebay_free");
+  *(void **)&allocate = dlsym(library, "forebay_pool_malloc");
+  *(void **)&release = dlsym(library, "forebay_pool_free");
   forebay_pool *pool;
   void *block;
   *(int *)failed = !shared || !allocate || !release || shared(&pool) || allocate(pool, 64 << 20, 0, NULL, &block) ||

@@ -35,11 +35,11 @@ static void throws(Call call, const char *word) {
   must(false, word);
 }
 
-static forebay_stats stats(forebay_pool *pool) {
-  forebay_stats now = {};
+static forebay_pool_stats stats(forebay_pool *pool) {
+  forebay_pool_stats now = {};
   now.size = sizeof now;
   now.version = FOREBAY_STATS_VERSION;
-  forebay::check(forebay_get_stats(pool, 0, &now));
+  forebay::check(forebay_pool_get_stats(pool, 0, &now));
   return now;
 }
 
@@ -72,10 +72,10 @@ int main() {
   resource.deallocate(stream, block, 1000); // said on the standard error stream
   must(stats(resource.pool()).live == 0, "nothing is left, and nothing freed twice");
 
-  forebay_options options = {};
+  forebay_pool_options options = {};
   options.size = sizeof options;
-  options.version = FOREBAY_OPTIONS_VERSION;
-  forebay::check(forebay_options_init(&options));
+  options.version = FOREBAY_POOL_OPTIONS_VERSION;
+  forebay::check(forebay_pool_options_init(&options));
   options.limit = 8 << 20;
   forebay::memory_resource limited(0, forebay::make_pool(&options));
   const forebay::memory_resource copy = limited, other;
@@ -102,5 +102,5 @@ int main() {
   must(stats(resource.pool()).live == 0, "all of it came back");
   forebay::check(forebay_stream_synchronize(resource.pool(), 0, handle));
   forebay::check(forebay_stream_destroy(resource.pool(), 0, handle));
-  std::printf("ok memory_resource, driver %s\n", forebay_driver_name(resource.pool()));
+  std::printf("ok memory_resource, driver %s\n", forebay_pool_driver_name(resource.pool()));
 }

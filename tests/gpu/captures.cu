@@ -33,8 +33,8 @@ void cuda(cudaError_t code, const char *what) {
 forebay_status ask(int device, cudaStream_t stream) {
   static uint64_t megabytes = 3;
   void *block = nullptr;
-  forebay_status status = forebay_malloc(pool, megabytes++ << 20, device, stream, &block);
-  if (status == FOREBAY_STATUS_OK) forebay_free(pool, block, stream);
+  forebay_status status = forebay_pool_malloc(pool, megabytes++ << 20, device, stream, &block);
+  if (status == FOREBAY_STATUS_OK) forebay_pool_free(pool, block, stream);
   return status;
 }
 

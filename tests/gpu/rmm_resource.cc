@@ -32,11 +32,11 @@ static void done(cudaError_t code) {
   if (code != cudaSuccess) must(false, cudaGetErrorString(code));
 }
 
-static forebay_stats stats(const forebay::memory_resource &resource) {
-  forebay_stats now = {};
+static forebay_pool_stats stats(const forebay::memory_resource &resource) {
+  forebay_pool_stats now = {};
   now.size = sizeof now;
   now.version = FOREBAY_STATS_VERSION;
-  forebay::check(forebay_get_stats(resource.pool(), 0, &now));
+  forebay::check(forebay_pool_get_stats(resource.pool(), 0, &now));
   return now;
 }
 
@@ -109,7 +109,7 @@ int main() {
   for (std::thread &thread : threads) thread.join();
   for (bool each : right) must(each, "a thread's buffers were its own");
   must(stats(resource).live == 0, "all of them came back");
-  forebay::check(forebay_check(resource.pool(), 0));
+  forebay::check(forebay_pool_check(resource.pool(), 0));
 
   rmm::mr::cuda_memory_resource plain;
   rmm::mr::pool_memory_resource own(plain, 1u << 30);

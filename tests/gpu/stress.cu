@@ -4,7 +4,7 @@
  *   stress [seconds=180] [threads=8] [limit GiB=2] [--sabotage]
  *
  * A block is filled with words that follow from its own seed, on one stream; it is used on others behind events or
- * forebay_record_use; a kernel compares every word before the block is freed. Spin kernels hold streams back, so that
+ * forebay_pool_record_use; a kernel compares every word before the block is freed. Spin kernels hold streams back, so that
  * memory handed out before its last use is over is overwritten while a check has yet to run. Mismatches are counted in
  * device memory. With --sabotage every tenth free breaks the rules on purpose, and the run must find mismatches: it
  * shows that the check can fail.
@@ -197,20 +197,20 @@ class Worker {
     b.stream = any_stream();
     b.count = static_cast<uint32_t>((bytes < kLargest ? bytes : kLargest) / 4);
     void *address = nullptr;
-    forebay_status status = forebay_malloc(pool, b.count * 4ull, kDevice, b.stream, &address);
+    forebay_status status = forebay_pool_malloc(pool, b.count * 4ull, kDevice, b.stream, &address);
     if (status == FOREBAY_STATUS_OUT_OF_MEMORY) {  // the limit is there to be hit: make room and go on
       counters.refused++;
       for (size_t half = blocks_.size() / 2; half > 0; half--) check_and_free(take());
       return;
     }
-    must(status, "forebay_malloc");
+    must(status, "forebay_pool_malloc");
     counters.allocations++;
     b.words = static_cast<uint32_t *>(address);
     refill(b);
     blocks_.push_back(b);
   }
 
-  void release(const Block &b, cudaStream_t stream) { must(forebay_free(pool, b.words, stream), "forebay_free"); }
+  void release(const Block &b, cudaStream_t stream) { must(forebay_pool_free(pool, b.words, stream), "forebay_pool_free"); }
 
   void check_and_free(Block b) {
     if (sabotage && below(10) == 0) {  // wrong on purpose: freed on a stream that does not wait for the check
@@ -229,7 +229,7 @@ class Worker {
     order(b.stream, other);
     hold_back(other);
     check(b, other);
-    must(forebay_record_use(pool, b.words, other), "forebay_record_use");
+    must(forebay_pool_record_use(pool, b.words, other), "forebay_pool_record_use");
     release(b, b.stream);
     counters.recorded++;
   }
@@ -283,7 +283,7 @@ class Worker {
   static void prove() {
     std::lock_guard<std::mutex> nobody_comes(door);
     std::unique_lock<std::shared_mutex> alone(at_work);
-    must(forebay_check(pool, kDevice), "forebay_check");
+    must(forebay_pool_check(pool, kDevice), "forebay_pool_check");
   }
 
   void settle(uint64_t step) {  // keeps the queues short
@@ -291,7 +291,7 @@ class Worker {
     for (cudaStream_t stream : registered_) must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     for (cudaStream_t stream : temporary_) must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     uint64_t released = 0;
-    if (step % 4096 == 4095) must(forebay_trim(pool, kDevice, below(2) << 30, &released), "forebay_trim");
+    if (step % 4096 == 4095) must(forebay_pool_trim(pool, kDevice, below(2) << 30, &released), "forebay_pool_trim");
   }
 
   std::mt19937_64 random_;
@@ -315,7 +315,7 @@ int main(int count, char **arguments) {
   must(cudaMalloc(&mismatches, sizeof *mismatches), "cudaMalloc");
   must(cudaMemset(mismatches, 0, sizeof *mismatches), "cudaMemset");
   must(forebay_pool_create(nullptr, &pool), "forebay_pool_create");
-  must(forebay_set_limit(pool, kDevice, limit), "forebay_set_limit");
+  must(forebay_pool_set_limit(pool, kDevice, limit), "forebay_pool_set_limit");
 
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   std::vector<std::thread> running;
@@ -325,17 +325,17 @@ int main(int count, char **arguments) {
   must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (auto &left : exchange) {
     compare<<<grid(left.first.count), 256>>>(left.first.words, left.first.count, left.first.seed, mismatches);
-    must(forebay_free(pool, left.first.words, nullptr), "forebay_free");
+    must(forebay_pool_free(pool, left.first.words, nullptr), "forebay_pool_free");
     must(cudaEventDestroy(left.second), "cudaEventDestroy");
   }
   unsigned long long wrong = 0;
   must(cudaMemcpy(&wrong, mismatches, sizeof wrong, cudaMemcpyDeviceToHost), "cudaMemcpy");
-  must(forebay_check(pool, kDevice), "forebay_check");
+  must(forebay_pool_check(pool, kDevice), "forebay_pool_check");
 
-  forebay_stats stats{};
+  forebay_pool_stats stats{};
   stats.size = sizeof stats;
   stats.version = FOREBAY_STATS_VERSION;
-  must(forebay_get_stats(pool, kDevice, &stats), "forebay_get_stats");
+  must(forebay_pool_get_stats(pool, kDevice, &stats), "forebay_pool_get_stats");
   std::printf("%d s, %d threads: %llu allocations, %llu refused at the limit, %llu freed elsewhere, %llu handed to another "
               "thread, %llu recorded uses, %llu streams destroyed\n",
               seconds, threads, (unsigned long long)counters.allocations, (unsigned long long)counters.refused,

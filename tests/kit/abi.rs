@@ -14,14 +14,14 @@ use std::mem::ManuallyDrop;
 use forebay::abi::core::handle::ForebayPool;
 pub use forebay::abi::core::status::ForebayStatus as Status;
 use forebay::abi::core::status::*;
-pub use forebay::abi::pool::create::ForebayOptions;
+pub use forebay::abi::pool::create::ForebayPoolOptions;
 use forebay::abi::pool::create::*;
 pub use forebay::abi::pool::limits::ForebayPressureFn;
 use forebay::abi::pool::limits::*;
 use forebay::abi::pool::memory::*;
 use forebay::abi::pool::private::*;
 use forebay::abi::pool::stats::*;
-pub use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayStats, ForebayStreamStats};
+pub use forebay::abi::pool::stats::{FOREBAY_STATS_VERSION, ForebayPoolStats, ForebayStreamStats};
 use forebay::abi::pool::streams::*;
 
 pub const MIB: u64 = super::memory::MIB;
@@ -72,9 +72,9 @@ pub fn refused<T: std::fmt::Debug>(result: Outcome<T>, status: Status, words: &[
 }
 
 /// The defaults, on the driver under test.
-pub fn options() -> (ForebayOptions, CString) {
+pub fn options() -> (ForebayPoolOptions, CString) {
     let mut options = std::mem::MaybeUninit::uninit();
-    outcome(unsafe { forebay_options_init(options.as_mut_ptr()) }).unwrap();
+    outcome(unsafe { forebay_pool_options_init(options.as_mut_ptr()) }).unwrap();
     let mut options = unsafe { options.assume_init() };
     let name = CString::new(driver()).unwrap();
     options.driver = name.as_ptr();
@@ -100,7 +100,7 @@ impl Pool {
     }
 
     /// A pool of its own whose options were changed.
-    pub fn with(change: impl FnOnce(&mut ForebayOptions)) -> Outcome<Self> {
+    pub fn with(change: impl FnOnce(&mut ForebayPoolOptions)) -> Outcome<Self> {
         let (mut options, _name) = options();
         change(&mut options);
         let mut pool = std::ptr::null_mut();
@@ -122,18 +122,19 @@ impl Pool {
     }
 
     pub fn driver_name(&self) -> Option<String> {
-        let name = unsafe { forebay_driver_name(self.0) };
+        let name = unsafe { forebay_pool_driver_name(self.0) };
         (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().unwrap().to_owned())
     }
 
     pub fn device_count(&self) -> Outcome<i32> {
         let mut count = -7;
-        outcome(unsafe { forebay_device_count(self.0, &raw mut count) }).map(|()| count)
+        outcome(unsafe { forebay_pool_device_count(self.0, &raw mut count) }).map(|()| count)
     }
 
     pub fn memory_info(&self, device: i32) -> Outcome<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
-        outcome(unsafe { forebay_memory_info(self.0, device, &raw mut free, &raw mut total) }).map(|()| (free, total))
+        outcome(unsafe { forebay_pool_memory_info(self.0, device, &raw mut free, &raw mut total) })
+            .map(|()| (free, total))
     }
 
     // ---- memory ----------------------------------------------------------------------------------------
@@ -141,7 +142,8 @@ impl Pool {
     pub fn malloc_on(&self, bytes: u64, device: i32, stream: Stream) -> Outcome<Block> {
         const UNTOUCHED: *mut c_void = std::ptr::without_provenance_mut(0xdead);
         let mut block = UNTOUCHED;
-        let done = outcome(unsafe { forebay_malloc(self.0, bytes, device, stream as *mut c_void, &raw mut block) });
+        let done =
+            outcome(unsafe { forebay_pool_malloc(self.0, bytes, device, stream as *mut c_void, &raw mut block) });
         assert_eq!(done.is_err(), block == UNTOUCHED, "an output is written on success, and only then");
         done.map(|()| block as Block)
     }
@@ -151,21 +153,21 @@ impl Pool {
     }
 
     pub fn free(&self, block: Block, stream: Stream) -> Outcome {
-        outcome(unsafe { forebay_free(self.0, block as *mut c_void, stream as *mut c_void) })
+        outcome(unsafe { forebay_pool_free(self.0, block as *mut c_void, stream as *mut c_void) })
     }
 
     pub fn record_use(&self, block: Block, stream: Stream) -> Outcome {
-        outcome(unsafe { forebay_record_use(self.0, block as *mut c_void, stream as *mut c_void) })
+        outcome(unsafe { forebay_pool_record_use(self.0, block as *mut c_void, stream as *mut c_void) })
     }
 
     pub fn block_size(&self, block: Block) -> Outcome<u64> {
         let mut bytes = 0;
-        outcome(unsafe { forebay_block_size(self.0, block as *const c_void, &raw mut bytes) }).map(|()| bytes)
+        outcome(unsafe { forebay_pool_block_size(self.0, block as *const c_void, &raw mut bytes) }).map(|()| bytes)
     }
 
     pub fn base_address(&self, at: usize) -> Outcome<(Block, u64)> {
         let (mut base, mut bytes) = (std::ptr::null_mut(), 0);
-        let done = unsafe { forebay_base_address(self.0, at as *const c_void, &raw mut base, &raw mut bytes) };
+        let done = unsafe { forebay_pool_base_address(self.0, at as *const c_void, &raw mut base, &raw mut bytes) };
         outcome(done).map(|()| (base as Block, bytes))
     }
 
@@ -173,47 +175,47 @@ impl Pool {
 
     pub fn trim(&self, keep: u64) -> Outcome<u64> {
         let mut released = 0;
-        outcome(unsafe { forebay_trim(self.0, DEVICE, keep, &raw mut released) }).map(|()| released)
+        outcome(unsafe { forebay_pool_trim(self.0, DEVICE, keep, &raw mut released) }).map(|()| released)
     }
 
     pub fn set_limit(&self, bytes: u64) -> Outcome {
-        outcome(unsafe { forebay_set_limit(self.0, DEVICE, bytes) })
+        outcome(unsafe { forebay_pool_set_limit(self.0, DEVICE, bytes) })
     }
 
     pub fn set_fraction(&self, fraction: f64) -> Outcome {
-        outcome(unsafe { forebay_set_fraction(self.0, DEVICE, fraction) })
+        outcome(unsafe { forebay_pool_set_fraction(self.0, DEVICE, fraction) })
     }
 
     pub fn limit(&self) -> Outcome<u64> {
         let mut limit = 7;
-        outcome(unsafe { forebay_get_limit(self.0, DEVICE, &raw mut limit) }).map(|()| limit)
+        outcome(unsafe { forebay_pool_get_limit(self.0, DEVICE, &raw mut limit) }).map(|()| limit)
     }
 
     /// `user` must stay where it is until the callback is removed.
     pub fn add_callback<T>(&self, callback: ForebayPressureFn, user: &T) -> Outcome<u64> {
         let mut id = 0;
         let user = std::ptr::from_ref(user).cast_mut().cast();
-        outcome(unsafe { forebay_add_pressure_callback(self.0, callback, user, &raw mut id) }).map(|()| id)
+        outcome(unsafe { forebay_pool_add_pressure_callback(self.0, callback, user, &raw mut id) }).map(|()| id)
     }
 
     pub fn remove_callback(&self, id: u64) -> Outcome {
-        outcome(unsafe { forebay_remove_pressure_callback(self.0, id) })
+        outcome(unsafe { forebay_pool_remove_pressure_callback(self.0, id) })
     }
 
     // ---- figures ---------------------------------------------------------------------------------------
 
-    pub fn try_stats(&self, device: i32, size: u32, version: u32) -> Outcome<ForebayStats> {
-        let mut stats = ForebayStats { size, version, ..ForebayStats::default() };
-        outcome(unsafe { forebay_get_stats(self.0, device, &raw mut stats) }).map(|()| stats)
+    pub fn try_stats(&self, device: i32, size: u32, version: u32) -> Outcome<ForebayPoolStats> {
+        let mut stats = ForebayPoolStats { size, version, ..ForebayPoolStats::default() };
+        outcome(unsafe { forebay_pool_get_stats(self.0, device, &raw mut stats) }).map(|()| stats)
     }
 
-    pub fn stats(&self) -> ForebayStats {
-        self.try_stats(DEVICE, size_of::<ForebayStats>() as u32, FOREBAY_STATS_VERSION).unwrap()
+    pub fn stats(&self) -> ForebayPoolStats {
+        self.try_stats(DEVICE, size_of::<ForebayPoolStats>() as u32, FOREBAY_STATS_VERSION).unwrap()
     }
 
     pub fn try_stream_stats(&self, stream: Stream, size: u32, version: u32) -> Outcome<ForebayStreamStats> {
         let mut stats = ForebayStreamStats { size, version, ..ForebayStreamStats::default() };
-        let done = unsafe { forebay_get_stream_stats(self.0, DEVICE, stream as *mut c_void, &raw mut stats) };
+        let done = unsafe { forebay_pool_get_stream_stats(self.0, DEVICE, stream as *mut c_void, &raw mut stats) };
         outcome(done).map(|()| stats)
     }
 
@@ -222,13 +224,13 @@ impl Pool {
     }
 
     pub fn reset_peaks(&self) -> Outcome {
-        outcome(unsafe { forebay_reset_peaks(self.0, DEVICE) })
+        outcome(unsafe { forebay_pool_reset_peaks(self.0, DEVICE) })
     }
 
     /// What a buffer of `capacity` bytes gets, and how many the whole text needs.
     pub fn report(&self, capacity: usize) -> Outcome<(Vec<u8>, usize)> {
         let (mut buffer, mut needed) = (vec![0xAAu8; capacity + 8], 0);
-        outcome(unsafe { forebay_report(self.0, DEVICE, buffer.as_mut_ptr().cast(), capacity, &raw mut needed) })?;
+        outcome(unsafe { forebay_pool_report(self.0, DEVICE, buffer.as_mut_ptr().cast(), capacity, &raw mut needed) })?;
         assert!(buffer[capacity..].iter().all(|&byte| byte == 0xAA), "written past the buffer's end");
         buffer.truncate(capacity);
         Ok((buffer, needed))
@@ -237,7 +239,7 @@ impl Pool {
     /// Every equation of the pool.
     #[track_caller]
     pub fn check(&self) {
-        outcome(unsafe { forebay_check(self.0, DEVICE) }).unwrap();
+        outcome(unsafe { forebay_pool_check(self.0, DEVICE) }).unwrap();
     }
 
     // ---- streams and data ------------------------------------------------------------------------------
@@ -268,12 +270,12 @@ impl Pool {
     }
 
     pub fn fill(&self, block: Block, value: u8, bytes: u64, stream: Stream) -> Outcome {
-        outcome(unsafe { forebay_fill(self.0, DEVICE, block as *mut c_void, value, bytes, stream as *mut c_void) })
+        outcome(unsafe { forebay_pool_fill(self.0, DEVICE, block as *mut c_void, value, bytes, stream as *mut c_void) })
     }
 
     pub fn copy(&self, to: Block, from: Block, bytes: u64, stream: Stream) -> Outcome {
         let (to, from) = (to as *mut c_void, from as *const c_void);
-        outcome(unsafe { forebay_copy(self.0, DEVICE, to, from, bytes, stream as *mut c_void) })
+        outcome(unsafe { forebay_pool_copy(self.0, DEVICE, to, from, bytes, stream as *mut c_void) })
     }
 
     /// What the block holds once the stream's work is done.
@@ -295,14 +297,14 @@ impl Pool {
     // ---- private pools ---------------------------------------------------------------------------------
 
     pub fn private_begin(&self, id: u64, stream: Stream) -> Outcome {
-        outcome(unsafe { forebay_private_begin(self.0, DEVICE, id, stream as *mut c_void) })
+        outcome(unsafe { forebay_pool_private_begin(self.0, DEVICE, id, stream as *mut c_void) })
     }
 
     pub fn private_end(&self, id: u64) -> Outcome {
-        outcome(unsafe { forebay_private_end(self.0, DEVICE, id) })
+        outcome(unsafe { forebay_pool_private_end(self.0, DEVICE, id) })
     }
 
     pub fn private_release(&self, id: u64) -> Outcome {
-        outcome(unsafe { forebay_private_release(self.0, DEVICE, id) })
+        outcome(unsafe { forebay_pool_private_release(self.0, DEVICE, id) })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 pub use forebay::abi::core::enums::*;
 use forebay::abi::core::handle::{ForebayBuffer, ForebayResource};
-use forebay::abi::pool::create::forebay_configure;
+use forebay::abi::pool::create::forebay_pool_configure_shared;
 pub use forebay::abi::resource::buffer::ForebayBufferInfo;
 use forebay::abi::resource::buffer::*;
 use forebay::abi::resource::create::*;
@@ -34,7 +34,7 @@ pub fn shared() -> &'static Pool {
     static SHARED: OnceLock<Pool> = OnceLock::new();
     SHARED.get_or_init(|| {
         let (options, _name) = options();
-        outcome(unsafe { forebay_configure(&raw const options) }).unwrap();
+        outcome(unsafe { forebay_pool_configure_shared(&raw const options) }).unwrap();
         Pool::shared().unwrap()
     })
 }
@@ -151,7 +151,7 @@ impl Resource {
     }
 
     pub fn of_pool(pool: &Pool) -> Outcome<Self> {
-        given(|out| unsafe { forebay_pool_resource(pool.0, DEVICE, out) }).map(Self)
+        given(|out| unsafe { forebay_pool_resource_create(pool.0, DEVICE, out) }).map(Self)
     }
 
     pub fn from_fd(kind: u32, fd: i32, uuid: Option<&Uuid>) -> Outcome<Self> {
@@ -306,7 +306,7 @@ impl Buffer {
     }
 
     pub fn copy(&self) -> Outcome<Self> {
-        given(|out| unsafe { forebay_buffer_copy_new(self.0, std::ptr::null_mut(), out) }).map(Self)
+        given(|out| unsafe { forebay_buffer_clone(self.0, std::ptr::null_mut(), out) }).map(Self)
     }
 
     pub fn fill(&self, value: u32, width: u32) -> Outcome {

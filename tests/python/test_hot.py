@@ -172,7 +172,7 @@ class Ends(Case):
 
     def test_a_miss_lets_other_threads_run(self):
         add = ctypes.CFUNCTYPE(ctypes.c_uint32, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_uint64))
-        add = add(forebay.address_of("forebay_add_pressure_callback"))
+        add = add(forebay.address_of("forebay_pool_add_pressure_callback"))
         # A C function that knows nothing of the interpreter sleeps in the middle of the call: 0.3 s.
         sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
         pool, number = forebay.Pool(limit=4 * MIB), ctypes.c_uint64()

@@ -65,8 +65,8 @@ class Blocks(Case):
         pool = shared_pool()
         address = _hot.malloc(pool, CUDA_CORE, 1000, 0, None)
         self.assertEqual(forebay.Pool.shared().stats().live_by_framework["cuda_core"], 1024)
-        self.assertEqual(_hot.free_behind_everything(pool, address), 0)
-        self.assertNotEqual(_hot.free_behind_everything(pool, address), 0)
+        self.assertEqual(_hot.free_after_all(pool, address), 0)
+        self.assertNotEqual(_hot.free_after_all(pool, address), 0)
         self.assertEqual(_hot.malloc(pool, CUDA_CORE, 0, 0, 0), 0)
 
     def test_what_cannot_be_had(self):
@@ -82,7 +82,7 @@ class Blocks(Case):
         pool = forebay.Pool(pinned=True)
         address = _hot.malloc_ready(pool._handle, 1000, 0)
         ctypes.memset(address, 7, 1000)
-        self.assertEqual(_hot.free_behind_everything(pool._handle, address), 0)
+        self.assertEqual(_hot.free_after_all(pool._handle, address), 0)
         with self.refused(MemoryError, "asked for"):
             _hot.malloc_ready(pool._handle, 1 << 50, 0)
 
@@ -354,7 +354,7 @@ class Host(_hot.PinnedBase):
         return _hot.malloc_ready(self.raw, size, 0)
 
     def _give_back(self, ptr):
-        if _hot.free_behind_everything(self.raw, ptr):
+        if _hot.free_after_all(self.raw, ptr):
             raise AssertionError("what was given is taken")
 
 
@@ -392,7 +392,7 @@ class Ends(Case):
         self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "late\n"))
 
 
-class AtOnce(Case):
+class Try(Case):
     """The calls of the C ABI for who holds a lock."""
 
     def test_they_answer_for_hits_only(self):
@@ -401,7 +401,7 @@ class AtOnce(Case):
             ("malloc", (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)),
             ("free", (ctypes.c_void_p,) * 3),
         ):
-            functions[name] = ctypes.CFUNCTYPE(ctypes.c_uint32, *arguments)(_library.address_of(f"forebay_{name}_at_once"))
+            functions[name] = ctypes.CFUNCTYPE(ctypes.c_uint32, *arguments)(_library.address_of(f"forebay_pool_try_{name}"))
         malloc, free, pool, out = functions["malloc"], functions["free"], shared_pool(), ctypes.c_void_p(5)
         self.assertEqual(malloc(pool, CUDA_CORE, 7 * MIB + 513, 0, None, ctypes.byref(out)), 0)
         self.assertEqual(out.value, 5, "a miss writes nothing")

@@ -144,7 +144,8 @@ pub fn peers_come_and_go(resource: &Resource) {
         let mut back = vec![0u8; 4 * MIB as usize];
         let (to, from) = (back.as_mut_ptr().cast(), buffer.at() as *const std::ffi::c_void);
         let pool = shared().0;
-        let copied = outcome(unsafe { forebay::abi::pool::streams::forebay_copy(pool, 1, to, from, 4 * MIB, stream) });
+        let copied =
+            outcome(unsafe { forebay::abi::pool::streams::forebay_pool_copy(pool, 1, to, from, 4 * MIB, stream) });
         outcome(unsafe { forebay::abi::pool::streams::forebay_stream_synchronize(pool, 1, stream) }).unwrap();
         copied.map(|()| back)
     };

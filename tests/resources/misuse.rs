@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-use forebay::abi::pool::memory::forebay_malloc_ready;
+use forebay::abi::pool::memory::forebay_pool_malloc_ready;
 use forebay::abi::resource::buffer::*;
 use forebay::abi::resource::create::*;
 use forebay::abi::resource::dlpack::*;
@@ -38,8 +38,8 @@ fn every_null_object_and_output_is_told_by_name() {
         null_told(forebay_managed_resource_create(null(), null_mut()), "out");
         null_told(forebay_virtual_resource_create(DEVICE, null(), null_mut()), "out");
         null_told(forebay_host_resource_create(null(), null_mut()), "out");
-        null_told(forebay_pool_resource(null_mut(), DEVICE, &raw mut object), "pool");
-        null_told(forebay_pool_resource(shared().0, DEVICE, null_mut()), "out");
+        null_told(forebay_pool_resource_create(null_mut(), DEVICE, &raw mut object), "pool");
+        null_told(forebay_pool_resource_create(shared().0, DEVICE, null_mut()), "out");
         null_told(forebay_device_resource_options_init(null_mut()), "options");
         null_told(forebay_pinned_resource_options_init(null_mut()), "options");
         null_told(forebay_managed_resource_options_init(null_mut()), "options");
@@ -86,8 +86,8 @@ fn every_null_object_and_output_is_told_by_name() {
         null_told(forebay_buffer_get_resource(b, null_mut()), "out");
         null_told(forebay_buffer_copy(null_mut(), b, NOWHERE), "buffer");
         null_told(forebay_buffer_copy(b, null(), NOWHERE), "buffer");
-        null_told(forebay_buffer_copy_new(null(), NOWHERE, &raw mut made), "buffer");
-        null_told(forebay_buffer_copy_new(b, NOWHERE, null_mut()), "out");
+        null_told(forebay_buffer_clone(null(), NOWHERE, &raw mut made), "buffer");
+        null_told(forebay_buffer_clone(b, NOWHERE, null_mut()), "out");
         null_told(forebay_buffer_fill(null_mut(), 0, 1, NOWHERE), "buffer");
         // DLPack.
         null_told(forebay_buffer_to_dlpack(null_mut(), &raw mut versioned), "buffer");
@@ -113,8 +113,8 @@ fn every_null_object_and_output_is_told_by_name() {
         null_told(forebay_ipc_export(null_mut(), NOWHERE, &raw mut descriptor), "pool");
         null_told(forebay_ipc_export(shared().0, NOWHERE, null_mut()), "out");
         null_told(forebay_ipc_export_foreign(NOWHERE, 1, null_mut()), "out");
-        null_told(forebay_malloc_ready(null_mut(), 1, DEVICE, NOWHERE, &raw mut pointer), "pool");
-        null_told(forebay_malloc_ready(shared().0, 1, DEVICE, NOWHERE, null_mut()), "out");
+        null_told(forebay_pool_malloc_ready(null_mut(), 1, DEVICE, NOWHERE, &raw mut pointer), "pool");
+        null_told(forebay_pool_malloc_ready(shared().0, 1, DEVICE, NOWHERE, null_mut()), "out");
     }
     assert!(object.is_null() && made.is_null() && pointer.is_null(), "nothing was written");
     assert!(versioned.is_null() && legacy.is_null() && number == 0 && access == 0 && fd == 0);
@@ -218,7 +218,7 @@ fn choices_out_of_range_are_refused_by_name() {
         refused(made, Status::BadDevice, &[&text]);
         let made = Resource::made(|out| unsafe { forebay_virtual_resource_create(device, null(), out) });
         refused(made, Status::BadDevice, &[&text]);
-        let made = Resource::made(|out| unsafe { forebay_pool_resource(shared().0, device, out) });
+        let made = Resource::made(|out| unsafe { forebay_pool_resource_create(shared().0, device, out) });
         refused(made, Status::BadDevice, &[&text]);
         if device == -1 {
             continue; // the current device

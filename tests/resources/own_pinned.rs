@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::abi::pool::memory::forebay_malloc_ready;
+use forebay::abi::pool::memory::forebay_pool_malloc_ready;
 use forebay::driver::Driver;
 use forebay::driver::host::HostOptions;
 use forebay::pool::Options;
@@ -22,7 +22,7 @@ fn pinned_pool() -> Option<Pool> {
 fn malloc_ready(pool: &Pool, bytes: u64, stream: Stream) -> Outcome<Block> {
     let mut out = std::ptr::null_mut();
     let stream = stream as *mut std::ffi::c_void;
-    outcome(unsafe { forebay_malloc_ready(pool.0, bytes, DEVICE, stream, &raw mut out) }).map(|()| out as Block)
+    outcome(unsafe { forebay_pool_malloc_ready(pool.0, bytes, DEVICE, stream, &raw mut out) }).map(|()| out as Block)
 }
 
 fn bytes_at<'a>(block: Block, bytes: u64) -> &'a mut [u8] {

@@ -88,7 +88,8 @@ fn another_device_is_let_in_and_shut_out() {
         let mut back = vec![0u8; 90 * MIB as usize];
         let (to, from) = (back.as_mut_ptr().cast(), new.at() as *const std::ffi::c_void);
         let pool = shared().0;
-        outcome(unsafe { forebay::abi::pool::streams::forebay_copy(pool, 1, to, from, 90 * MIB, stream) }).unwrap();
+        outcome(unsafe { forebay::abi::pool::streams::forebay_pool_copy(pool, 1, to, from, 90 * MIB, stream) })
+            .unwrap();
         outcome(unsafe { forebay::abi::pool::streams::forebay_stream_synchronize(pool, 1, stream) }).unwrap();
         assert!(back == pattern(2, 90 * MIB));
         refused(resource.set_peer_access(DEVICE, ForebayAccess::None), Status::InvalidArgument, &["device 0"]);

@@ -5,8 +5,10 @@ use std::ptr;
 
 use forebay::abi::core::handle::ForebayPool;
 use forebay::abi::core::status::ForebayStatus;
-use forebay::abi::pool::create::{ForebayOptions, forebay_options_init, forebay_pool_create, forebay_pool_destroy};
-use forebay::abi::pool::memory::{forebay_free, forebay_malloc};
+use forebay::abi::pool::create::{
+    ForebayPoolOptions, forebay_pool_create, forebay_pool_destroy, forebay_pool_options_init,
+};
+use forebay::abi::pool::memory::{forebay_pool_free, forebay_pool_malloc};
 use forebay::abi::pool::streams::{forebay_stream_create, forebay_stream_destroy};
 
 const DEVICE: i32 = 0;
@@ -41,11 +43,11 @@ impl Pool {
     /// The host driver does not open.
     #[must_use]
     pub fn new() -> Self {
-        let mut options = std::mem::MaybeUninit::<ForebayOptions>::uninit();
+        let mut options = std::mem::MaybeUninit::<ForebayPoolOptions>::uninit();
         let mut pool = ptr::null_mut();
         // SAFETY: the outputs may be written; the options are filled by the first call; the name is a C string.
         unsafe {
-            assert_eq!(forebay_options_init(options.as_mut_ptr()), ForebayStatus::Ok);
+            assert_eq!(forebay_pool_options_init(options.as_mut_ptr()), ForebayStatus::Ok);
             let mut options = options.assume_init();
             options.driver = c"host".as_ptr();
             assert_eq!(forebay_pool_create(&raw const options, &raw mut pool), ForebayStatus::Ok);
@@ -80,7 +82,7 @@ impl Pool {
     pub fn take(&self, bytes: u64, stream: Stream) -> Block {
         let mut block = ptr::null_mut();
         // SAFETY: the pool and the stream live, the output may be written.
-        let status = unsafe { forebay_malloc(self.0, bytes, DEVICE, stream.0, &raw mut block) };
+        let status = unsafe { forebay_pool_malloc(self.0, bytes, DEVICE, stream.0, &raw mut block) };
         assert_eq!(status, ForebayStatus::Ok);
         Block(block)
     }
@@ -92,7 +94,7 @@ impl Pool {
     #[inline]
     pub fn give(&self, block: Block, stream: Stream) {
         // SAFETY: the pool and the stream live.
-        let status = unsafe { forebay_free(self.0, block.0, stream.0) };
+        let status = unsafe { forebay_pool_free(self.0, block.0, stream.0) };
         assert_eq!(status, ForebayStatus::Ok);
     }
 }

@@ -10,8 +10,8 @@ struct Contender : ForebayPool {
   static constexpr bool kDevice = false;
 
   static void open() {
-    forebay_options options;
-    must(forebay_options_init(&options), "forebay_options_init");
+    forebay_pool_options options;
+    must(forebay_pool_options_init(&options), "forebay_pool_options_init");
     options.location = FOREBAY_LOCATION_HOST_NUMA;
     options.numa_id = -1;
     must(forebay_pool_create(&options, &pool), "forebay_pool_create");
@@ -20,7 +20,7 @@ struct Contender : ForebayPool {
 #ifdef READY
   static void *take(std::size_t bytes, cudaStream_t stream) {
     void *p = nullptr;
-    must(forebay_malloc_ready(pool, bytes, 0, stream, &p), "forebay_malloc_ready");
+    must(forebay_pool_malloc_ready(pool, bytes, 0, stream, &p), "forebay_pool_malloc_ready");
     return p;
   }
 #endif

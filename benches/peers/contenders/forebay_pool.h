@@ -19,8 +19,8 @@ struct ForebayPool {
 
   static void fresh(Room) {
     must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    must(forebay_trim(pool, 0, 0, nullptr), "forebay_trim");
-    must(forebay_reset_peaks(pool, 0), "forebay_reset_peaks");
+    must(forebay_pool_trim(pool, 0, 0, nullptr), "forebay_pool_trim");
+    must(forebay_pool_reset_peaks(pool, 0), "forebay_pool_reset_peaks");
   }
 
   static constexpr bool kMeets = true;  // a stream that it was not told of costs more
@@ -29,17 +29,17 @@ struct ForebayPool {
 
   static void *take(std::size_t bytes, cudaStream_t stream) {
     void *p = nullptr;
-    must(forebay_malloc(pool, bytes, 0, stream, &p), "forebay_malloc");
+    must(forebay_pool_malloc(pool, bytes, 0, stream, &p), "forebay_pool_malloc");
     return p;
   }
-  static void give(void *p, std::size_t, cudaStream_t stream) { must(forebay_free(pool, p, stream), "forebay_free"); }
+  static void give(void *p, std::size_t, cudaStream_t stream) { must(forebay_pool_free(pool, p, stream), "forebay_pool_free"); }
   static void give_elsewhere(void *p, std::size_t bytes, cudaStream_t, cudaStream_t on) { give(p, bytes, on); }
 
   static Physical physical_peak() {
-    forebay_stats stats{};
+    forebay_pool_stats stats{};
     stats.size = sizeof stats;
     stats.version = FOREBAY_STATS_VERSION;
-    must(forebay_get_stats(pool, 0, &stats), "forebay_get_stats");
+    must(forebay_pool_get_stats(pool, 0, &stats), "forebay_pool_get_stats");
     return stats.physical_peak;
   }
 };

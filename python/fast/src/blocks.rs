@@ -19,7 +19,7 @@ pub fn take(
 ) -> Result<usize, u32> {
     let (pool, mut out) = (pool as Object, ptr::null_mut());
     // SAFETY: the pool is alive or NULL, and the stream as who asks for memory promises.
-    if unsafe { (library.malloc_at_once)(pool, framework, bytes, device, stream as *mut c_void, &raw mut out) } != 0 {
+    if unsafe { (library.try_malloc)(pool, framework, bytes, device, stream as *mut c_void, &raw mut out) } != 0 {
         return Ok(out as usize);
     }
     // SAFETY: as above.
@@ -39,7 +39,7 @@ pub fn take_ready(py: Python<'_>, library: &Library, pool: usize, bytes: u64, de
 /// Gives a block back in the order of a stream: a status. pre: the pool lives through the call.
 pub fn give(py: Python<'_>, library: &Library, pool: usize, block: usize, stream: u64) -> u32 {
     // SAFETY: the pool is alive or NULL, and the stream as who frees promises.
-    if unsafe { (library.free_at_once)(pool as Object, block as *mut c_void, stream as *mut c_void) } != 0 {
+    if unsafe { (library.try_free)(pool as Object, block as *mut c_void, stream as *mut c_void) } != 0 {
         return 0;
     }
     let free = library.free;
@@ -94,8 +94,8 @@ pub fn free(py: Python<'_>, pool: usize, ptr: usize, stream: u64) -> PyResult<u3
 
 /// Gives a block back behind everything that its device has: a status, since who frees late forgives some.
 #[pyfunction]
-pub fn free_behind_everything(py: Python<'_>, pool: usize, ptr: usize) -> PyResult<u32> {
-    let free = package(py)?.library.free_behind_everything;
+pub fn free_after_all(py: Python<'_>, pool: usize, ptr: usize) -> PyResult<u32> {
+    let free = package(py)?.library.free_after_all;
     // SAFETY: the pool is alive or NULL, as the caller promises.
     Ok(py.detach(|| unsafe { free(pool as Object, ptr as *mut c_void) }))
 }

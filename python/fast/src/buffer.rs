@@ -134,7 +134,7 @@ impl BufferBase {
 fn close(py: Python<'_>, handle: usize) -> PyResult<()> {
     let package = package(py)?;
     // SAFETY: the object is alive or NULL, and its stream as the caller of `allocate` promised.
-    if unsafe { (package.library.close_at_once)(handle as Object) } != 0 {
+    if unsafe { (package.library.try_close)(handle as Object) } != 0 {
         return Ok(());
     }
     let close = package.library.close;
@@ -160,7 +160,7 @@ impl Drop for BufferBase {
         // SAFETY: the object is this one's alone, and nobody has this one any more. `self.keep` still makes the stream live:
         // fields end after this function.
         unsafe {
-            if self.resource.is_some(py) && (library.close_at_once)(handle as Object) != 0 {
+            if self.resource.is_some(py) && (library.try_close)(handle as Object) != 0 {
                 (library.destroy_buffer)(handle as Object);
             } else {
                 let destroy = library.destroy_buffer;

@@ -16,17 +16,17 @@ pub type Object = *mut c_void;
 /// The functions whose addresses [`connect`] takes, in this order. `include/forebay.h` declares them.
 pub const FUNCTIONS: [&str; 12] = [
     "forebay_resource_allocate",
-    "forebay_resource_allocate_at_once",
+    "forebay_resource_try_allocate",
     "forebay_resource_destroy",
     "forebay_buffer_close",
-    "forebay_buffer_close_at_once",
+    "forebay_buffer_try_close",
     "forebay_buffer_destroy",
-    "forebay_malloc_for",
-    "forebay_malloc_at_once",
-    "forebay_malloc_ready",
-    "forebay_free",
-    "forebay_free_at_once",
-    "forebay_free_behind_everything",
+    "forebay_pool_malloc_for",
+    "forebay_pool_try_malloc",
+    "forebay_pool_malloc_ready",
+    "forebay_pool_free",
+    "forebay_pool_try_free",
+    "forebay_pool_free_after_all",
 ];
 
 type Malloc = unsafe extern "C" fn(
@@ -40,7 +40,7 @@ type Malloc = unsafe extern "C" fn(
 type MallocReady =
     unsafe extern "C" fn(pool: Object, bytes: u64, device: i32, stream: *mut c_void, out: *mut *mut c_void) -> u32;
 type Free = unsafe extern "C" fn(pool: Object, ptr: *mut c_void, stream: *mut c_void) -> u32;
-type FreeBehindEverything = unsafe extern "C" fn(pool: Object, ptr: *mut c_void) -> u32;
+type FreeAfterAll = unsafe extern "C" fn(pool: Object, ptr: *mut c_void) -> u32;
 /// CPython's `PyObject_Vectorcall`, and `PyObject_VectorcallMethod` with a method's name in its place. The stable ABI has them
 /// only from 3.12 on; they are exported, and the same, since 3.11.
 pub type Vectorcall = unsafe extern "C" fn(
@@ -62,17 +62,17 @@ type Destroy = unsafe extern "C" fn(object: Object);
 
 pub struct Library {
     pub allocate: Allocate,
-    pub allocate_at_once: Allocate,
+    pub try_allocate: Allocate,
     pub destroy_resource: Destroy,
     pub close: Close,
-    pub close_at_once: Close,
+    pub try_close: Close,
     pub destroy_buffer: Destroy,
     pub malloc: Malloc,
-    pub malloc_at_once: Malloc,
+    pub try_malloc: Malloc,
     pub malloc_ready: MallocReady,
     pub free: Free,
-    pub free_at_once: Free,
-    pub free_behind_everything: FreeBehindEverything,
+    pub try_free: Free,
+    pub free_after_all: FreeAfterAll,
 }
 
 /// The package's parts that are called, or looked for.
@@ -174,25 +174,25 @@ pub fn connect(
     if !buffer.is_subclass(&base)? {
         return Err(PyValueError::new_err("buffer must be a class derived from BufferBase"));
     }
-    let [allocate, allocate_at_once, destroy_resource, close, close_at_once, destroy_buffer, blocks @ ..] = addresses;
-    let [malloc, malloc_at_once, malloc_ready, free, free_at_once, free_behind_everything] = blocks;
+    let [allocate, try_allocate, destroy_resource, close, try_close, destroy_buffer, blocks @ ..] = addresses;
+    let [malloc, try_malloc, malloc_ready, free, try_free, free_after_all] = blocks;
     // SAFETY: the package read these addresses from the library under the names in `FUNCTIONS`, and never closes it; the
     // types are those of the header. The slot of a class is a function of its type, and not NULL for one with `#[new]`. An
     // option of a function is NULL for `None`.
     let (library, new, vectorcall) = unsafe {
         let library = Library {
             allocate: std::mem::transmute::<usize, Allocate>(allocate),
-            allocate_at_once: std::mem::transmute::<usize, Allocate>(allocate_at_once),
+            try_allocate: std::mem::transmute::<usize, Allocate>(try_allocate),
             destroy_resource: std::mem::transmute::<usize, Destroy>(destroy_resource),
             close: std::mem::transmute::<usize, Close>(close),
-            close_at_once: std::mem::transmute::<usize, Close>(close_at_once),
+            try_close: std::mem::transmute::<usize, Close>(try_close),
             destroy_buffer: std::mem::transmute::<usize, Destroy>(destroy_buffer),
             malloc: std::mem::transmute::<usize, Malloc>(malloc),
-            malloc_at_once: std::mem::transmute::<usize, Malloc>(malloc_at_once),
+            try_malloc: std::mem::transmute::<usize, Malloc>(try_malloc),
             malloc_ready: std::mem::transmute::<usize, MallocReady>(malloc_ready),
             free: std::mem::transmute::<usize, Free>(free),
-            free_at_once: std::mem::transmute::<usize, Free>(free_at_once),
-            free_behind_everything: std::mem::transmute::<usize, FreeBehindEverything>(free_behind_everything),
+            try_free: std::mem::transmute::<usize, Free>(try_free),
+            free_after_all: std::mem::transmute::<usize, FreeAfterAll>(free_after_all),
         };
         let slot = ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_new);
         let [function, method] = vectorcall.map(|address| std::mem::transmute::<usize, Option<Vectorcall>>(address));

@@ -8,7 +8,7 @@
 //!
 //! A hit keeps it: giving it up and taking it again costs as much as the hit itself, and may hand it to another thread. That
 //! is sound only for calls that wait for nobody who may need the lock. Which calls those are only the library knows, so they
-//! are calls of their own, the `*_at_once`, which touch no driver and no lock under which anybody waits or calls back. What
+//! are calls of their own, the `*_try_*`, which touch no driver and no lock under which anybody waits or calls back. What
 //! they refuse is done by the plain calls with the lock given up: these may wait for a stream, on which a callback written in
 //! Python may be queued, and may ask other Python code to free memory.
 
@@ -24,14 +24,14 @@ mod stream;
 use pyo3::prelude::*;
 
 /// What the package must find here to use this module. Raised with every change of what is handed over or called back.
-const ABI: u32 = 3;
+const ABI: u32 = 4;
 
 #[pymodule(gil_used = true)]
 mod _fast {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::blocks::{free, free_behind_everything, malloc, malloc_ready};
+    use super::blocks::{free, free_after_all, malloc, malloc_ready};
     #[pymodule_export]
     use super::buffer::BufferBase;
     #[pymodule_export]

@@ -79,7 +79,7 @@ impl ResourceBase {
 fn allocate(py: Python<'_>, library: &Library, resource: usize, bytes: u64, stream: u64) -> Result<usize, u32> {
     let mut out: Object = std::ptr::null_mut();
     // SAFETY: the resource is alive or NULL, and the stream as who asks for memory promises.
-    if unsafe { (library.allocate_at_once)(resource as Object, bytes, stream as Object, &raw mut out) } != 0 {
+    if unsafe { (library.try_allocate)(resource as Object, bytes, stream as Object, &raw mut out) } != 0 {
         return Ok(out as usize);
     }
     let allocate = library.allocate;

@@ -42,7 +42,7 @@ class PoolMemoryResource(WithPeers, kind=s.ResourceKind.POOL):
         if not isinstance(pool, Pool):
             raise TypeError(f"pool is a {type(pool).__name__}: it must be a forebay.Pool, or None for the shared one")
         out = c_void_p()
-        check(_library.forebay_pool_resource(pool._handle, as_device(device_id), out))
+        check(_library.forebay_pool_resource_create(pool._handle, as_device(device_id), out))
         self._handle, self._pool = out.value, pool  # the pool lives as long as a resource of it
 
     def _wrapped(self, info: s.ResourceInfo) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from .._errors import Status, check
 from .._frameworks import need, pinned_pool, raw
-from .._hot import PinnedBase, free_behind_everything, malloc_ready
+from .._hot import PinnedBase, free_after_all, malloc_ready
 from .._pool import Pool
 from .._resources._pool_resource import PoolMemoryResource
 from ._connect import device_of_now
@@ -59,7 +59,7 @@ class PinnedMemoryPool(PinnedBase):
         return malloc_ready(self._raw, size, device)
 
     def _give_back(self, ptr: int) -> None:
-        status = free_behind_everything(self._raw, ptr)
+        status = free_after_all(self._raw, ptr)
         # Blocks end in finalizers: in a forked child they are the parent's, and nobody can be told.
         if status != Status.FORKED:
             check(status)

@@ -56,7 +56,7 @@ class MemoryPool:
         is being captured. Arrays made during a capture stay valid and go back when they are freed.
         """
         released = ctypes.c_uint64()
-        check(_library.forebay_release_captures(self._pool._handle, device_of_now(), ctypes.byref(released)))
+        check(_library.forebay_pool_release_captures(self._pool._handle, device_of_now(), ctypes.byref(released)))
         return released.value
 
     def free_all_free(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from .. import _library, pressure
 from .._errors import Status, check, failure
 from .._frameworks import NUMBA, pinned_pool
-from .._hot import free_behind_everything, malloc, malloc_ready
+from .._hot import free_after_all, malloc, malloc_ready
 from .._pool import Pool, shared_pool
 from .._resources._host import HostMemoryResource
 from ._books import Books, Piece
@@ -139,7 +139,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         """
         self.initialize()
         address = int(getattr(pointer, "value", pointer))
-        check(_library.forebay_host_register(self._pool, self._device, address, size, 0, int(mapped)))
+        check(_library.forebay_pool_host_register(self._pool, self._device, address, size, 0, int(mapped)))
         # At once, also where cleaning up is put off: until then the same memory cannot be pinned again.
         piece = self._books.add(_unpin, self._pool, self._device, address, at_once=True)
         context = weakref.proxy(self.context)
@@ -193,11 +193,11 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
 
 
 def _free(pool: int, address: int) -> None:
-    _late(free_behind_everything(pool, address))
+    _late(free_after_all(pool, address))
 
 
 def _unpin(pool: int, device: int, address: int) -> None:
-    _late(_library.forebay_host_unregister(pool, device, address))
+    _late(_library.forebay_pool_host_unregister(pool, device, address))
 
 
 def _late(status: int) -> None:

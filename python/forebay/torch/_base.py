@@ -139,7 +139,7 @@ def blocks(device: int) -> list[s.Block]:
         found.append(s.Block.from_buffer_copy(block.contents))
 
     visit = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(s.Block))(keep)
-    check(_library.forebay_snapshot(shared_pool(), device, ctypes.cast(visit, ctypes.c_void_p), None))
+    check(_library.forebay_pool_snapshot(shared_pool(), device, ctypes.cast(visit, ctypes.c_void_p), None))
     return found
 
 

@@ -137,7 +137,7 @@ def _refuse_fork(torch: Any) -> None:
     forked = forked or (_installation is not None and _installation.process != os.getpid())
     pool = shared_pool_if_made()
     if pool is not None:
-        status = _library.forebay_device_count(pool, ctypes.byref(ctypes.c_int32()))
+        status = _library.forebay_pool_device_count(pool, ctypes.byref(ctypes.c_int32()))
         forked = forked or status == Status.FORKED
     if forked:
         raise InstallError(

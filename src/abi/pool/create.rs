@@ -14,16 +14,16 @@ use crate::error::Error;
 use crate::log;
 use crate::pool::{Location, Options, Pool, configure};
 
-/// Layout of `forebay_options`.
-pub const FOREBAY_OPTIONS_VERSION: u32 = 1;
+/// Layout of `forebay_pool_options`.
+pub const FOREBAY_POOL_OPTIONS_VERSION: u32 = 1;
 
-/// How a pool behaves. Fill with `forebay_options_init`, then change what you want changed.
+/// How a pool behaves. Fill with `forebay_pool_options_init`, then change what you want changed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ForebayOptions {
-    /// sizeof(forebay_options), as the caller was compiled.
+pub struct ForebayPoolOptions {
+    /// sizeof(forebay_pool_options), as the caller was compiled.
     pub size: u32,
-    /// FOREBAY_OPTIONS_VERSION.
+    /// FOREBAY_POOL_OPTIONS_VERSION.
     pub version: u32,
     /// "cuda", "host", or NULL: the variable FOREBAY_DRIVER, else cuda. Read during the call only.
     pub driver: *const c_char,
@@ -47,19 +47,19 @@ pub struct ForebayOptions {
 }
 
 /// # Safety
-/// `options` is NULL or points to a readable `forebay_options` of the size it names.
-unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
+/// `options` is NULL or points to a readable `forebay_pool_options` of the size it names.
+unsafe fn read(options: *const ForebayPoolOptions) -> Result<Options, Fault> {
     log::start()?;
     if options.is_null() {
         return Ok(Options::from_environment()?);
     }
     // SAFETY: the first two words are there in every version of the struct.
     let (size, version) = unsafe { ((*options).size, (*options).version) };
-    let expected = size_of::<ForebayOptions>() as u32;
-    if (size, version) != (expected, FOREBAY_OPTIONS_VERSION) {
+    let expected = size_of::<ForebayPoolOptions>() as u32;
+    if (size, version) != (expected, FOREBAY_POOL_OPTIONS_VERSION) {
         return Err(Error::invalid(format_args!(
             "options have size {size} and version {version}; this library takes size {expected} and version \
-             {FOREBAY_OPTIONS_VERSION}: fill them with forebay_options_init"
+             {FOREBAY_POOL_OPTIONS_VERSION}: fill them with forebay_pool_options_init"
         ))
         .into());
     }
@@ -67,7 +67,7 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
     let options = unsafe { &*options };
     if options.reserved != [0; 7] {
         return Err(
-            Error::invalid("reserved words of options are not zero: fill them with forebay_options_init").into()
+            Error::invalid("reserved words of options are not zero: fill them with forebay_pool_options_init").into()
         );
     }
     let driver = if options.driver.is_null() {
@@ -115,15 +115,15 @@ unsafe fn read(options: *const ForebayOptions) -> Result<Options, Fault> {
 /// # Safety
 /// `options` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_options_init(options: *mut ForebayOptions) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_options_init(options: *mut ForebayPoolOptions) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(options, "options")? };
         log::start()?;
         let read = Options::from_environment()?;
-        out.write(ForebayOptions {
-            size: size_of::<ForebayOptions>() as u32,
-            version: FOREBAY_OPTIONS_VERSION,
+        out.write(ForebayPoolOptions {
+            size: size_of::<ForebayPoolOptions>() as u32,
+            version: FOREBAY_POOL_OPTIONS_VERSION,
             driver: std::ptr::null(),
             limit: read.limit,
             fraction: read.fraction,
@@ -143,9 +143,9 @@ pub unsafe extern "C" fn forebay_options_init(options: *mut ForebayOptions) -> F
 /// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
 ///
 /// # Safety
-/// `options` is NULL or points to options filled by `forebay_options_init`.
+/// `options` is NULL or points to options filled by `forebay_pool_options_init`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_configure(options: *const ForebayOptions) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_configure_shared(options: *const ForebayPoolOptions) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let options = unsafe { read(options)? };
@@ -175,10 +175,10 @@ pub unsafe extern "C" fn forebay_pool_shared(out: *mut *mut ForebayPool) -> Fore
 /// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
 ///
 /// # Safety
-/// `options` is NULL or points to options filled by `forebay_options_init`; `out` is NULL or may be written.
+/// `options` is NULL or points to options filled by `forebay_pool_options_init`; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_pool_create(
-    options: *const ForebayOptions,
+    options: *const ForebayPoolOptions,
     out: *mut *mut ForebayPool,
 ) -> ForebayStatus {
     guard::status(|| {
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn forebay_pool_destroy(pool: *mut ForebayPool) {
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_driver_name(pool: *const ForebayPool) -> *const c_char {
+pub unsafe extern "C" fn forebay_pool_driver_name(pool: *const ForebayPool) -> *const c_char {
     let name = guard::result(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn forebay_driver_name(pool: *const ForebayPool) -> *const
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_device_count(pool: *const ForebayPool, out: *mut i32) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_device_count(pool: *const ForebayPool, out: *mut i32) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn forebay_device_count(pool: *const ForebayPool, out: *mu
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_memory_info(
+pub unsafe extern "C" fn forebay_pool_memory_info(
     pool: *const ForebayPool,
     device: i32,
     free_bytes: *mut u64,
@@ -258,9 +258,9 @@ pub unsafe extern "C" fn forebay_memory_info(
     })
 }
 
-/// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with Python's lock
-/// given up. Python's cycle collector calls what is written in Python before it ends anything, and capsules when their last
-/// reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+/// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with
+/// Python's lock given up. Python's cycle collector calls what is written in Python before it ends anything, and
+/// capsules when their last reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
 ///
 /// # Safety
 /// `capsule` is a Python capsule, and Python's lock is held.

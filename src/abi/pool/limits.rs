@@ -12,7 +12,7 @@ use crate::abi::core::status::ForebayStatus;
 /// # Safety
 /// `pool` is NULL or a live pool object; `released` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_trim(
+pub unsafe extern "C" fn forebay_pool_trim(
     pool: *mut ForebayPool,
     device: i32,
     keep: u64,
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn forebay_trim(
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_set_limit(pool: *mut ForebayPool, device: i32, bytes: u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_set_limit(pool: *mut ForebayPool, device: i32, bytes: u64) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -48,7 +48,11 @@ pub unsafe extern "C" fn forebay_set_limit(pool: *mut ForebayPool, device: i32, 
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_set_fraction(pool: *mut ForebayPool, device: i32, fraction: f64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_set_fraction(
+    pool: *mut ForebayPool,
+    device: i32,
+    fraction: f64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -61,7 +65,7 @@ pub unsafe extern "C" fn forebay_set_fraction(pool: *mut ForebayPool, device: i3
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_get_limit(pool: *const ForebayPool, device: i32, out: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_get_limit(pool: *const ForebayPool, device: i32, out: *mut u64) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, output(out, "out")?) };
@@ -74,14 +78,14 @@ pub unsafe extern "C" fn forebay_get_limit(pool: *const ForebayPool, device: i32
 /// held: it may free into the pool. It is not called again by an allocation that it makes itself.
 pub type ForebayPressureFn = Option<unsafe extern "C" fn(user: *mut c_void, device: i32, bytes: u64) -> bool>;
 
-/// Adds a pressure callback; `id` gets a number for `forebay_remove_pressure_callback`. It is called on whichever thread
-/// runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
+/// Adds a pressure callback; `id` gets a number for `forebay_pool_remove_pressure_callback`. It is called on whichever
+/// thread runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
 /// removed. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `callback` may be called as said; `id` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_add_pressure_callback(
+pub unsafe extern "C" fn forebay_pool_add_pressure_callback(
     pool: *mut ForebayPool,
     callback: ForebayPressureFn,
     user: *mut c_void,
@@ -95,7 +99,7 @@ pub unsafe extern "C" fn forebay_add_pressure_callback(
         let user = user.expose_provenance();
         let call = move |device: crate::units::DeviceId, bytes| {
             let user = std::ptr::with_exposed_provenance_mut(user);
-            // SAFETY: the caller of forebay_add_pressure_callback promised that it may be called so.
+            // SAFETY: the caller of forebay_pool_add_pressure_callback promised that it may be called so.
             unsafe { callback(user, device.0 as i32, bytes) }
         };
         id.write(pool.add_pressure_callback(Box::new(call)));
@@ -110,7 +114,7 @@ pub unsafe extern "C" fn forebay_add_pressure_callback(
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_remove_pressure_callback(pool: *mut ForebayPool, id: u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_remove_pressure_callback(pool: *mut ForebayPool, id: u64) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

@@ -14,7 +14,7 @@ use crate::units::{Address, GRAIN, StreamHandle};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayFramework {
-    /// forebay_malloc.
+    /// forebay_pool_malloc.
     C = 0,
     /// The PyTorch hooks.
     Torch = 1,
@@ -39,7 +39,7 @@ pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
 
 /// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
 /// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
-/// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_free`.
+/// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_pool_free`.
 ///
 /// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
 /// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
@@ -47,7 +47,7 @@ pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_malloc(
+pub unsafe extern "C" fn forebay_pool_malloc(
     pool: *mut ForebayPool,
     bytes: u64,
     device: i32,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn forebay_malloc(
 }
 
 /// # Safety
-/// As [`forebay_malloc`].
+/// As [`forebay_pool_malloc`].
 #[inline(always)]
 unsafe fn malloc_as(
     pool: *mut ForebayPool,
@@ -81,7 +81,7 @@ unsafe fn malloc_as(
 /// The fast path, which needs no guard. Returns whether it served the request; else nothing happened.
 ///
 /// # Safety
-/// As [`forebay_malloc`].
+/// As [`forebay_pool_malloc`].
 #[inline(always)]
 pub(crate) unsafe fn malloc_fast(
     pool: *mut ForebayPool,
@@ -102,10 +102,10 @@ pub(crate) unsafe fn malloc_fast(
     true
 }
 
-/// Its first arguments are [`forebay_malloc`]'s in their order, so that they need not change their places.
+/// Its first arguments are [`forebay_pool_malloc`]'s in their order, so that they need not change their places.
 ///
 /// # Safety
-/// As [`forebay_malloc`].
+/// As [`forebay_pool_malloc`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn malloc_slow(
@@ -148,12 +148,12 @@ pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, behind: Be
 
 /// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_malloc`.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_pool_malloc`.
 ///
 /// # Safety
-/// As `forebay_malloc`.
+/// As `forebay_pool_malloc`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_malloc_for(
+pub unsafe extern "C" fn forebay_pool_malloc_for(
     pool: *mut ForebayPool,
     framework: u32,
     bytes: u64,
@@ -166,13 +166,13 @@ pub unsafe extern "C" fn forebay_malloc_for(
 }
 
 /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
-/// memory, whose blocks from `forebay_malloc` are ready in the order of `stream` only. Slower than that, and holds more
-/// memory while the device is behind. Otherwise as `forebay_malloc`.
+/// memory, whose blocks from `forebay_pool_malloc` are ready in the order of `stream` only. Slower than that, and holds
+/// more memory while the device is behind. Otherwise as `forebay_pool_malloc`.
 ///
 /// # Safety
-/// As `forebay_malloc`.
+/// As `forebay_pool_malloc`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_malloc_ready(
+pub unsafe extern "C" fn forebay_pool_malloc_ready(
     pool: *mut ForebayPool,
     bytes: u64,
     device: i32,
@@ -187,17 +187,21 @@ pub unsafe extern "C" fn forebay_malloc_ready(
     })
 }
 
-/// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block
-/// is handed out again only where that work is proven to come first. Uses on other streams must be ordered before
-/// this by the caller, or recorded with `forebay_record_use`. `stream` need not be the one of the allocation; it must
-/// be alive in this call. NULL `ptr` is fine. Any thread.
+/// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block is
+/// handed out again only where that work is proven to come first. Uses on other streams must be ordered before this by
+/// the caller, or recorded with `forebay_pool_record_use`. `stream` need not be the one of the allocation; it must be
+/// alive in this call. NULL `ptr` is fine. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_free(
+    pool: *mut ForebayPool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> ForebayStatus {
     // SAFETY: as the caller promises.
     unsafe {
         if let Ok(pool) = ForebayPool::get(pool)
@@ -210,7 +214,7 @@ pub unsafe extern "C" fn forebay_free(pool: *mut ForebayPool, ptr: *mut c_void, 
 }
 
 /// # Safety
-/// As [`forebay_free`].
+/// As [`forebay_pool_free`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_slow(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> ForebayStatus {
@@ -221,20 +225,20 @@ unsafe extern "C" fn free_slow(pool: *mut ForebayPool, ptr: *mut c_void, stream:
     })
 }
 
-/// Frees a block behind everything that its device has now, whoever queued it: for memory that was in hands that do not
-/// say which streams used it. Slower than `forebay_free`: the block is handed out again once all of that is done. NULL
-/// `ptr` is fine. Any thread.
+/// Frees a block, ordered after all work of all streams of its device until now, whoever queued it: for memory whose
+/// users do not say which streams they used. Slower than `forebay_pool_free`: the block is handed out again once all of
+/// that work is done. NULL `ptr` is fine. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_free_behind_everything(pool: *mut ForebayPool, ptr: *mut c_void) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_free_after_all(pool: *mut ForebayPool, ptr: *mut c_void) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        Ok(pool.free_behind_everything(address(ptr))?)
+        Ok(pool.free_after_all(address(ptr))?)
     })
 }
 
@@ -244,7 +248,7 @@ pub unsafe extern "C" fn forebay_free_behind_everything(pool: *mut ForebayPool, 
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_record_use(
+pub unsafe extern "C" fn forebay_pool_record_use(
     pool: *mut ForebayPool,
     ptr: *mut c_void,
     stream: *mut c_void,
@@ -262,7 +266,7 @@ pub unsafe extern "C" fn forebay_record_use(
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_block_size(
+pub unsafe extern "C" fn forebay_pool_block_size(
     pool: *mut ForebayPool,
     ptr: *const c_void,
     out: *mut u64,
@@ -277,7 +281,7 @@ pub unsafe extern "C" fn forebay_block_size(
 
 /// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
 #[unsafe(no_mangle)]
-pub extern "C" fn forebay_block_size_for(bytes: u64) -> u64 {
+pub extern "C" fn forebay_pool_block_size_for(bytes: u64) -> u64 {
     block_grains(bytes).saturating_mul(GRAIN)
 }
 
@@ -287,7 +291,7 @@ pub extern "C" fn forebay_block_size_for(bytes: u64) -> u64 {
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_base_address(
+pub unsafe extern "C" fn forebay_pool_base_address(
     pool: *mut ForebayPool,
     ptr: *const c_void,
     base: *mut *mut c_void,

@@ -3,8 +3,8 @@
 pub mod create;
 pub mod limits;
 pub mod memory;
-pub mod memory_at_once;
 pub mod private;
 pub mod snapshot;
 pub mod stats;
 pub mod streams;
+pub mod try_memory;

@@ -7,15 +7,16 @@ use crate::abi::core::handle::{ForebayPool, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::pool::own_private_id;
 
-/// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_private_end`: call it just
-/// before `stream` is captured. What is handed out in between is reused within that private pool alone, so a graph that
-/// was captured can be replayed at any time, until `forebay_private_release`. The first begin of an id makes its private
-/// pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their own space. Any thread.
+/// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_pool_private_end`: call
+/// it just before `stream` is captured. What is handed out in between is reused within that private pool alone, so a
+/// graph that was captured can be replayed at any time, until `forebay_pool_private_release`. The first begin of an id
+/// makes its private pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their
+/// own space. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_private_begin(
+pub unsafe extern "C" fn forebay_pool_private_begin(
     pool: *mut ForebayPool,
     device: i32,
     id: u64,
@@ -29,14 +30,14 @@ pub unsafe extern "C" fn forebay_private_begin(
     })
 }
 
-/// Ends the newest `forebay_private_begin` of this id: call it when the capture has ended.
+/// Ends the newest `forebay_pool_private_begin` of this id: call it when the capture has ended.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_private_end(pool: *mut ForebayPool, device: i32, id: u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_private_end(pool: *mut ForebayPool, device: i32, id: u64) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn forebay_private_end(pool: *mut ForebayPool, device: i32
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_private_release(pool: *mut ForebayPool, device: i32, id: u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_private_release(pool: *mut ForebayPool, device: i32, id: u64) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn forebay_private_release(pool: *mut ForebayPool, device:
 /// # Safety
 /// `pool` is NULL or a live pool object; `captures` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_release_captures(
+pub unsafe extern "C" fn forebay_pool_release_captures(
     pool: *mut ForebayPool,
     device: i32,
     captures: *mut u64,

@@ -44,7 +44,7 @@ pub struct ForebayBlock {
     pub has_stream: u32,
     /// 1: it belongs to the private pool of the ids below.
     pub is_private: u32,
-    /// First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_private_begin`.
+    /// First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_pool_private_begin`.
     pub private_first: u64,
     /// Second part.
     pub private_second: u64,
@@ -78,7 +78,7 @@ pub type ForebayMappingFn =
 /// # Safety
 /// `pool` is NULL or a live pool object; `visit` may be called with `context` as said.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_snapshot(
+pub unsafe extern "C" fn forebay_pool_snapshot(
     pool: *const ForebayPool,
     device: i32,
     visit: ForebayBlockFn,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn forebay_snapshot(
 /// # Safety
 /// `pool` is NULL or a live pool object; `observer` may be called with `user` as said, on any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_set_mapping_observer(
+pub unsafe extern "C" fn forebay_pool_set_mapping_observer(
     pool: *mut ForebayPool,
     device: i32,
     observer: ForebayMappingFn,

@@ -7,18 +7,18 @@ use crate::abi::core::handle::{ForebayPool, output, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::error::Error;
 
-/// Layout of `forebay_stats` and `forebay_stream_stats`.
+/// Layout of `forebay_pool_stats` and `forebay_stream_stats`.
 pub const FOREBAY_STATS_VERSION: u32 = 1;
 
 /// A device's figures: bytes, and counts since the pool was made.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ForebayStats {
-    /// sizeof(forebay_stats); set by the caller.
+pub struct ForebayPoolStats {
+    /// sizeof(forebay_pool_stats); set by the caller.
     pub size: u32,
     /// FOREBAY_STATS_VERSION; set by the caller.
     pub version: u32,
-    /// Given out: the sizes of the blocks, as `forebay_block_size` tells them.
+    /// Given out: the sizes of the blocks, as `forebay_pool_block_size` tells them.
     pub live: u64,
     /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
     pub live_peak: u64,
@@ -107,19 +107,19 @@ fn check_layout(name: &str, size: u32, version: u32, expected: usize) -> Result<
 /// true of a moment, together they may be of several. Any thread.
 ///
 /// # Safety
-/// `pool` is NULL or a live pool object; `out` is NULL or points to a `forebay_stats`.
+/// `pool` is NULL or a live pool object; `out` is NULL or points to a `forebay_pool_stats`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_get_stats(
+pub unsafe extern "C" fn forebay_pool_get_stats(
     pool: *const ForebayPool,
     device: i32,
-    out: *mut ForebayStats,
+    out: *mut ForebayPoolStats,
 ) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::get(pool)?, out.as_mut().ok_or(Fault::Null("out"))?) };
-        check_layout("forebay_stats", out.size, out.version, size_of::<ForebayStats>())?;
+        check_layout("forebay_pool_stats", out.size, out.version, size_of::<ForebayPoolStats>())?;
         let stats = pool.stats(device)?;
-        *out = ForebayStats {
+        *out = ForebayPoolStats {
             size: out.size,
             version: out.version,
             live: stats.live,
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn forebay_get_stats(
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or points to a `forebay_stream_stats`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_get_stream_stats(
+pub unsafe extern "C" fn forebay_pool_get_stream_stats(
     pool: *const ForebayPool,
     device: i32,
     stream: *mut c_void,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn forebay_get_stream_stats(
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_reset_peaks(pool: *mut ForebayPool, device: i32) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_reset_peaks(pool: *mut ForebayPool, device: i32) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn forebay_reset_peaks(pool: *mut ForebayPool, device: i32
 /// # Safety
 /// `pool` is NULL or a live pool object; `buffer` has `capacity` writable bytes, or `capacity` is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_report(
+pub unsafe extern "C" fn forebay_pool_report(
     pool: *const ForebayPool,
     device: i32,
     buffer: *mut c_char,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn forebay_report(
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_check(pool: *const ForebayPool, device: i32) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_pool_check(pool: *const ForebayPool, device: i32) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };

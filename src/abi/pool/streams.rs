@@ -9,10 +9,10 @@ use crate::resource::memory_resource::device_of_stream;
 use crate::units::Address;
 
 /// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-/// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the driver who
-/// it is in every call; registered, it does neither.
-/// Stream 2, the calling thread's default stream, cannot be registered. A registered stream must not be captured without
-/// `forebay_private_begin`: a request that its stream cache serves asks nobody, so that would not be noticed. Any thread.
+/// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the
+/// driver who it is in every call; registered, it does neither. Stream 2, the calling thread's default stream, cannot
+/// be registered. A registered stream must not be captured without `forebay_pool_private_begin`: a request that its
+/// stream cache serves asks nobody, so that would not be noticed. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn forebay_stream_create(
     })
 }
 
-/// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued work still runs, and blocks freed on it
-/// stay safe. Any thread.
+/// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued
+/// work still runs, and blocks freed on it stay safe. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` came from `forebay_stream_create` and is not used after this call.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn forebay_stream_synchronize(
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; both ranges stay valid until the copy is done.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_copy(
+pub unsafe extern "C" fn forebay_pool_copy(
     pool: *mut ForebayPool,
     device: i32,
     to: *mut c_void,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn forebay_copy(
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; the range stays valid until it is done.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_fill(
+pub unsafe extern "C" fn forebay_pool_fill(
     pool: *mut ForebayPool,
     device: i32,
     to: *mut c_void,

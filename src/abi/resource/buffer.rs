@@ -176,17 +176,17 @@ pub unsafe extern "C" fn forebay_buffer_close(buffer: *mut ForebayBuffer) -> For
     })
 }
 
-/// The same if it takes no driver call and no wait. For callers that hold a lock which others need meanwhile, such as an
-/// interpreter's. Any thread.
+/// `forebay_buffer_close` on the fast path alone, as `forebay_pool_try_free` frees. For callers that hold a lock which
+/// others need meanwhile, such as an interpreter's. Any thread.
 ///
 /// Returns 1 if the buffer is closed, or 0: nothing happened then, and `forebay_buffer_close` does it or says why not.
 ///
 /// # Safety
 /// As `forebay_buffer_close`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_buffer_close_at_once(buffer: *mut ForebayBuffer) -> u32 {
+pub unsafe extern "C" fn forebay_buffer_try_close(buffer: *mut ForebayBuffer) -> u32 {
     // SAFETY: as the caller promises.
-    guard::result(|| Ok(unsafe { ForebayBuffer::get(buffer)? }.close_at_once())).unwrap_or(false).into()
+    guard::result(|| Ok(unsafe { ForebayBuffer::get(buffer)? }.try_close())).unwrap_or(false).into()
 }
 
 /// Closes as `forebay_buffer_close` does, in the order of `stream`.
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn forebay_buffer_copy(
 /// # Safety
 /// `src` is NULL or a live buffer object; `stream` names a living stream; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_buffer_copy_new(
+pub unsafe extern "C" fn forebay_buffer_clone(
     src: *const ForebayBuffer,
     stream: *mut c_void,
     out: *mut *mut ForebayBuffer,

@@ -1,4 +1,4 @@
-//! Making memory resources. They use the driver of the shared pool; `forebay_configure` chooses it.
+//! Making memory resources. They use the driver of the shared pool; `forebay_pool_configure_shared` chooses it.
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn forebay_host_resource_create(
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_pool_resource(
+pub unsafe extern "C" fn forebay_pool_resource_create(
     pool: *mut ForebayPool,
     device: i32,
     out: *mut *mut ForebayResource,

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed and
 /// beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays the
-/// caller's, who calls `forebay_host_unregister` before it is freed. Any thread.
+/// caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
 /// memory that is page-locked already.
@@ -19,7 +19,7 @@ use crate::error::Error;
 /// # Safety
 /// `pool` is NULL or a live pool object; the range is memory of the program and stays so until it is unregistered.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_host_register(
+pub unsafe extern "C" fn forebay_pool_host_register(
     pool: *const ForebayPool,
     device: i32,
     ptr: *mut c_void,
@@ -43,12 +43,13 @@ pub unsafe extern "C" fn forebay_host_register(
     })
 }
 
-/// Ends what `forebay_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any thread.
+/// Ends what `forebay_pool_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any
+/// thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_host_unregister(
+pub unsafe extern "C" fn forebay_pool_host_unregister(
     pool: *const ForebayPool,
     device: i32,
     ptr: *mut c_void,

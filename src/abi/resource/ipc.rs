@@ -232,11 +232,11 @@ pub unsafe extern "C" fn forebay_ipc_descriptor_size(
     })
 }
 
-/// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of the
-/// memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered; for
-/// memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The descriptor
-/// is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any thread; waits for
-/// the exporter, at most 10 s for each answer.
+/// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of
+/// the memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered;
+/// for memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The
+/// descriptor is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any
+/// thread; waits for the exporter, at most 10 s for each answer.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND for memory that was freed and a pool that is not mapped, FOREBAY_STATUS_PEER for an
 /// exporter that is gone, FOREBAY_STATUS_NOT_PERMITTED for one of another user.

@@ -160,8 +160,8 @@ pub unsafe extern "C" fn forebay_resource_close(resource: *mut ForebayResource) 
 }
 
 /// Allocates `bytes`, usable by work queued on `stream` from now on, as a buffer that the caller owns and frees with
-/// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is the
-/// buffer's. 0 bytes give a buffer at NULL. Any thread.
+/// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is
+/// the buffer's. 0 bytes give a buffer at NULL. Any thread.
 ///
 /// Returns FOREBAY_STATUS_OUT_OF_MEMORY, FOREBAY_STATUS_CLOSED, FOREBAY_STATUS_NOT_PERMITTED for a mapped pool.
 ///
@@ -182,16 +182,16 @@ pub unsafe extern "C" fn forebay_resource_allocate(
     })
 }
 
-/// The same if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly, what the
-/// stream freed last in a pool of Forebay's, or free memory that is mapped there. For callers
-/// that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+/// `forebay_resource_allocate` on the fast path alone, as `forebay_pool_try_malloc` allocates. Only a resource of a
+/// Forebay pool has one. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any
+/// thread.
 ///
 /// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.
 ///
 /// # Safety
 /// As `forebay_resource_allocate`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_resource_allocate_at_once(
+pub unsafe extern "C" fn forebay_resource_try_allocate(
     resource: *mut ForebayResource,
     bytes: u64,
     stream: *mut c_void,
@@ -200,14 +200,14 @@ pub unsafe extern "C" fn forebay_resource_allocate_at_once(
     let done = guard::result(|| {
         // SAFETY: as the caller promises.
         let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
-        let buffer = Buffer::allocate_at_once(resource, bytes, handle(stream));
+        let buffer = Buffer::try_allocate(resource, bytes, handle(stream));
         Ok(buffer.map(|buffer| out.write(ForebayBuffer::into_raw(buffer))).is_some())
     });
     done.unwrap_or(false).into()
 }
 
-/// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes give
-/// NULL. Any thread.
+/// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes
+/// give NULL. Any thread.
 ///
 /// # Safety
 /// As `forebay_resource_allocate`.

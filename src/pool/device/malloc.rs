@@ -156,7 +156,7 @@ fn refuse_capture(stream: &Stream) -> Error {
     Error::Capturing(
         format!(
             "stream {} is being captured: memory for a graph must come from a private pool, begun with \
-             forebay_private_begin before the capture",
+             forebay_pool_private_begin before the capture",
             stream.handle
         )
         .into(),

@@ -87,7 +87,7 @@ pub(crate) fn refusal(place: Place, total: u64, bytes: u64, shortage: &Shortage,
         Shortage::Addresses => format!("more than the pool's addresses, and {place} has {}", Human(total)),
     };
     let hint = match shortage {
-        Shortage::Limit(_) => "raise the limit (forebay_set_limit, FOREBAY_LIMIT) or free memory",
+        Shortage::Limit(_) => "raise the limit (forebay_pool_set_limit, FOREBAY_LIMIT) or free memory",
         Shortage::Device(_) => "free memory, or end other programs that use it",
         Shortage::Addresses | Shortage::Total => "ask for less",
     };

@@ -99,9 +99,9 @@ impl Memory {
     }
 
     /// Gives it back if that takes no wait, and says whether it did.
-    pub fn end_at_once(&mut self) -> bool {
+    pub fn try_end(&mut self) -> bool {
         let Hold::Resource(resource) = &self.hold else { return false };
-        self.ended = !*self.lent.get_mut() && resource.deallocate_at_once(self.at, self.stream());
+        self.ended = !*self.lent.get_mut() && resource.try_deallocate(self.at, self.stream());
         self.ended
     }
 
@@ -109,7 +109,7 @@ impl Memory {
         self.ended = true;
         let lent = *self.lent.get_mut();
         match &self.hold {
-            Hold::Resource(resource) if lent => resource.deallocate_behind_everything(self.at, self.bytes)?,
+            Hold::Resource(resource) if lent => resource.deallocate_after_all(self.at, self.bytes)?,
             Hold::Resource(resource) => resource.deallocate(self.at, self.bytes, self.stream())?,
             Hold::Imported(imported, home) => {
                 home.wait(self.stream(), lent)?;

@@ -80,10 +80,10 @@ impl Buffer {
         Ok(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
     }
 
-    /// Allocates if the resource can at once; see [`MemoryResource::allocate_at_once`].
+    /// Allocates if the resource can at once; see [`MemoryResource::try_allocate`].
     #[must_use]
-    pub fn allocate_at_once(resource: &Arc<dyn MemoryResource>, bytes: u64, stream: StreamHandle) -> Option<Self> {
-        let at = resource.allocate_at_once(bytes, stream)?;
+    pub fn try_allocate(resource: &Arc<dyn MemoryResource>, bytes: u64, stream: StreamHandle) -> Option<Self> {
+        let at = resource.try_allocate(bytes, stream)?;
         Some(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
     }
 
@@ -219,15 +219,15 @@ impl Buffer {
         }
     }
 
-    /// The same if the resource can at once; see [`MemoryResource::deallocate_at_once`]. Says whether the buffer is closed.
+    /// The same if the resource can at once; see [`MemoryResource::try_deallocate`]. Says whether the buffer is closed.
     #[must_use]
-    pub fn close_at_once(&self) -> bool {
+    pub fn try_close(&self) -> bool {
         // A change of the buffer's size waits for a stream under this lock.
         let Some(mut place) = self.memory.try_lock() else { return false };
         match place.as_mut() {
             None => true,
             Some(memory) => {
-                let ended = Arc::get_mut(memory).is_some_and(Memory::end_at_once);
+                let ended = Arc::get_mut(memory).is_some_and(Memory::try_end);
                 if ended {
                     *place = None;
                 }

@@ -43,7 +43,7 @@ def stats(device=0):
 
 def verify(device=0):
     """Every equation of the shared pool."""
-    forebay._errors.check(forebay._library.forebay_check(forebay._pool.shared_pool(), device))
+    forebay._errors.check(forebay._library.forebay_pool_check(forebay._pool.shared_pool(), device))
 
 
 def nanoseconds(call, count=20_000, repeats=5):

@@ -108,9 +108,9 @@ Allocator::Device& Allocator::open(DeviceIndex index) {
   Device& home = device(index);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!home.open.load(std::memory_order_relaxed)) {
-    library_.check(library_.forebay_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
+    library_.check(library_.forebay_pool_set_mapping_observer(library_.pool(), index, &Allocator::mapping, &home));
     // Other frameworks may have used the pool before: what they had mapped counts as one segment.
-    if (const forebay_stats before = figures(index); before.physical > 0) {
+    if (const forebay_pool_stats before = figures(index); before.physical > 0) {
       books_.mapped(index, before.physical, true);
     }
     only_.store(only_.load() == NONE ? index : SEVERAL, std::memory_order_relaxed);
@@ -210,7 +210,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
       books_.note(ptr, std::move(block));
     }
   }
-  const size_t bytes = library_.forebay_block_size_for(size);
+  const size_t bytes = library_.forebay_pool_block_size_for(size);
   books_.count(index, bytes, size, true);
   tell_of(ptr, index, bytes);
   return ptr;
@@ -219,7 +219,7 @@ void* Allocator::take(size_t size, DeviceIndex index, cudaStream_t stream) {
 Block Allocator::unnoted(const Device& home, size_t size, cudaStream_t stream) const {
   Block block;
   block.requested = size;
-  block.bytes = library_.forebay_block_size_for(size);
+  block.bytes = library_.forebay_pool_block_size_for(size);
   block.device = home.index;
   block.stream = stream;
   return block;
@@ -272,7 +272,7 @@ void Allocator::profile(void* ptr, DeviceIndex index, int64_t change) {
 void* Allocator::ask(DeviceIndex index, size_t size, cudaStream_t stream) {
   void* ptr = nullptr;
   const forebay_status status =
-      library_.forebay_malloc_for(library_.pool(), FOREBAY_FRAMEWORK_TORCH, size, index, stream, &ptr);
+      library_.forebay_pool_malloc_for(library_.pool(), FOREBAY_FRAMEWORK_TORCH, size, index, stream, &ptr);
   if (C10_UNLIKELY(status != FOREBAY_STATUS_OK && status != FOREBAY_STATUS_OUT_OF_MEMORY)) {
     library_.check(status);
   }
@@ -344,7 +344,7 @@ void* Allocator::from_foreign(Device& home, const Block& block) {
 void Allocator::out_of_memory(Device& home, size_t size, const std::string& report) {
   books_.failed(home.index);
   uint64_t free = 0, total = 0;
-  library_.check(library_.forebay_memory_info(library_.pool(), home.index, &free, &total));
+  library_.check(library_.forebay_pool_memory_info(library_.pool(), home.index, &free, &total));
   const size_t allocated = books_.allocated_bytes(home.index);
   const Event event{TraceEntry::OOM, home.index, static_cast<size_t>(free), size, nullptr, NO_POOL};
   history_.record(event, history_.gather(RecordContext::ALLOC));
@@ -488,7 +488,7 @@ void Allocator::recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stre
 void* Allocator::getBaseAllocation(void* ptr, size_t* size) {
   void* base = nullptr;
   uint64_t bytes = 0;
-  library_.check(library_.forebay_base_address(library_.pool(), ptr, &base, &bytes));
+  library_.check(library_.forebay_pool_base_address(library_.pool(), ptr, &base, &bytes));
   if (size != nullptr) {
     *size = bytes;
   }

@@ -139,7 +139,7 @@ class Allocator final : public torch::cuda::CUDAPluggableAllocator::CUDAPluggabl
   bool current_stream(void* ptr, cudaStream_t& current);
   // Promises Forebay that a stream of PyTorch's own lives as long as the process.
   void promise(DeviceIndex device, c10::cuda::CUDAStream stream);
-  forebay_stats figures(DeviceIndex device);
+  forebay_pool_stats figures(DeviceIndex device);
   void snapshot_foreign(DeviceIndex device, MempoolId_t pool, std::vector<caching::SegmentInfo>& segments);
 
   Library library_;

@@ -6,11 +6,11 @@ namespace forebay_torch {
 
 using c10::CachingAllocator::StatType;
 
-forebay_stats Allocator::figures(DeviceIndex device) {
-  forebay_stats stats{};
+forebay_pool_stats Allocator::figures(DeviceIndex device) {
+  forebay_pool_stats stats{};
   stats.size = sizeof(stats);
   stats.version = FOREBAY_STATS_VERSION;
-  library_.check(library_.forebay_get_stats(library_.pool(), device, &stats));
+  library_.check(library_.forebay_pool_get_stats(library_.pool(), device, &stats));
   return stats;
 }
 
@@ -22,7 +22,7 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex index) {
     return stats;
   }
   // Counted at the mappings; a moved chunk has two for a while, and holds its memory once.
-  const forebay_stats held = figures(index);
+  const forebay_pool_stats held = figures(index);
   // Its blocks are counted as allocated, so its memory is as reserved.
   const size_t others = foreign_.bytes(index);
   for (auto type : {StatType::AGGREGATE, StatType::LARGE_POOL}) {
@@ -42,7 +42,7 @@ void Allocator::resetPeakStats(DeviceIndex index) {
   Device& home = device(index);
   books_.reset_peaks(index);
   if (home.open.load(std::memory_order_acquire)) {
-    library_.check(library_.forebay_reset_peaks(library_.pool(), index));
+    library_.check(library_.forebay_pool_reset_peaks(library_.pool(), index));
   }
 }
 
@@ -54,8 +54,8 @@ std::vector<caching::StreamSegmentSize> Allocator::getExpandableSegmentSizes(Dev
 double Allocator::getMemoryFraction(DeviceIndex index) {
   Device& home = opened(index);
   uint64_t limit = 0, free = 0, total = 0;
-  library_.check(library_.forebay_get_limit(library_.pool(), index, &limit));
-  library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+  library_.check(library_.forebay_pool_get_limit(library_.pool(), index, &limit));
+  library_.check(library_.forebay_pool_memory_info(library_.pool(), index, &free, &total));
   const std::lock_guard<std::mutex> lock(home.limits);
   if (home.allowed != 0 && limit == home.told) {
     limit = home.allowed;
@@ -67,7 +67,7 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex index) {
   TORCH_CHECK(0 <= fraction && fraction <= 1, "memory fraction is ", std::to_string(fraction), "; it takes a number from 0 to 1");
   Device& home = opened(index);
   uint64_t free = 0, total = 0;
-  library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+  library_.check(library_.forebay_pool_memory_info(library_.pool(), index, &free, &total));
   {
     const std::lock_guard<std::mutex> lock(home.limits);
     home.allowed = std::max<uint64_t>(static_cast<uint64_t>(fraction * static_cast<double>(total)), 1);
@@ -83,7 +83,7 @@ void Allocator::share_limit(Device& home) {
   const uint64_t others = foreign_.bytes(home.index);
   // To Forebay 0 would mean no limit, and to PyTorch it means no memory.
   const uint64_t left = home.allowed > others ? home.allowed - others : 1;
-  library_.check(library_.forebay_set_limit(library_.pool(), home.index, left));
+  library_.check(library_.forebay_pool_set_limit(library_.pool(), home.index, left));
   home.told = left;
 }
 
@@ -128,7 +128,7 @@ void Allocator::cacheInfo(DeviceIndex index, size_t* largest) {
   opened(index);
   if (*largest == 0) {
     uint64_t free = 0, total = 0;
-    library_.check(library_.forebay_memory_info(library_.pool(), index, &free, &total));
+    library_.check(library_.forebay_pool_memory_info(library_.pool(), index, &free, &total));
     *largest = free;
   }
   *largest = std::max<size_t>(*largest, figures(index).largest_free);

@@ -8,37 +8,37 @@
 
 namespace forebay_torch {
 
-#define FOREBAY_TORCH_FUNCTIONS(X)      \
-  X(forebay_base_address)               \
-  X(forebay_block_size_for)             \
-  X(forebay_buffer_destroy)             \
-  X(forebay_buffer_from_ipc_descriptor) \
-  X(forebay_buffer_get_info)            \
-  X(forebay_get_limit)                  \
-  X(forebay_get_stats)                  \
-  X(forebay_ipc_export)                 \
-  X(forebay_last_error_message)         \
-  X(forebay_malloc_for)                 \
-  X(forebay_memory_info)                \
-  X(forebay_pool_resource)              \
-  X(forebay_pool_shared)                \
-  X(forebay_reset_peaks)                \
-  X(forebay_resource_set_peer_access)   \
-  X(forebay_set_limit)                  \
-  X(forebay_set_mapping_observer)       \
-  X(forebay_snapshot)                   \
-  X(forebay_stream_register)            \
+#define FOREBAY_TORCH_FUNCTIONS(X)        \
+  X(forebay_buffer_destroy)               \
+  X(forebay_buffer_from_ipc_descriptor)   \
+  X(forebay_buffer_get_info)              \
+  X(forebay_ipc_export)                   \
+  X(forebay_last_error_message)           \
+  X(forebay_pool_base_address)            \
+  X(forebay_pool_block_size_for)          \
+  X(forebay_pool_get_limit)               \
+  X(forebay_pool_get_stats)               \
+  X(forebay_pool_malloc_for)              \
+  X(forebay_pool_memory_info)             \
+  X(forebay_pool_reset_peaks)             \
+  X(forebay_pool_resource_create)         \
+  X(forebay_pool_set_limit)               \
+  X(forebay_pool_set_mapping_observer)    \
+  X(forebay_pool_shared)                  \
+  X(forebay_pool_snapshot)                \
+  X(forebay_resource_set_peer_access)     \
+  X(forebay_stream_register)              \
   X(forebay_torch_begin_allocate_to_pool) \
-  X(forebay_torch_block_at)             \
-  X(forebay_torch_end_allocate_to_pool) \
-  X(forebay_torch_free_while)           \
-  X(forebay_torch_hold_pool)            \
-  X(forebay_torch_init)                 \
-  X(forebay_torch_pool_of)              \
-  X(forebay_torch_pool_use_count)       \
-  X(forebay_torch_record_stream)        \
-  X(forebay_torch_release_pool)         \
-  X(forebay_torch_reset)                \
+  X(forebay_torch_block_at)               \
+  X(forebay_torch_end_allocate_to_pool)   \
+  X(forebay_torch_free_while)             \
+  X(forebay_torch_hold_pool)              \
+  X(forebay_torch_init)                   \
+  X(forebay_torch_pool_of)                \
+  X(forebay_torch_pool_use_count)         \
+  X(forebay_torch_record_stream)          \
+  X(forebay_torch_release_pool)           \
+  X(forebay_torch_reset)                  \
   X(forebay_torch_restore)
 
 class Library {

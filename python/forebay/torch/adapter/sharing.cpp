@@ -95,7 +95,7 @@ void Allocator::enablePeerAccess(DeviceIndex index, DeviceIndex peer) {
     const std::lock_guard<std::mutex> lock(mutex_);
     forebay_resource*& known = resources_[peer];
     if (known == nullptr) {
-      library_.check(library_.forebay_pool_resource(library_.pool(), peer, &known));
+      library_.check(library_.forebay_pool_resource_create(library_.pool(), peer, &known));
     }
     resource = known;
   }

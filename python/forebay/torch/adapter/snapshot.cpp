@@ -7,7 +7,7 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 
 namespace {
 
-// pre: the structs of blocks are of the layout that this was compiled for; `forebay_snapshot` has its version in each.
+// pre: the structs of blocks are of the layout that this was compiled for; `forebay_pool_snapshot` has its version in each.
 void collect(void* context, const forebay_block* block) {
   static_cast<std::vector<forebay_block>*>(context)->push_back(*block);
 }
@@ -32,7 +32,7 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       continue;
     }
     std::vector<forebay_block> blocks;
-    library_.check(library_.forebay_snapshot(library_.pool(), home->index, &collect, &blocks));
+    library_.check(library_.forebay_pool_snapshot(library_.pool(), home->index, &collect, &blocks));
     size_t end = 0, active = 0;
     SegmentInfo* segment = nullptr;
     for (const forebay_block& block : blocks) {

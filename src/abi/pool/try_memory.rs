@@ -1,4 +1,4 @@
-//! Blocks without a driver call and without a wait: for callers that hold a lock which others need meanwhile.
+//! The fast path alone, for callers that hold a lock which others need meanwhile.
 
 use std::ffi::c_void;
 
@@ -6,15 +6,16 @@ use super::memory::{malloc_fast, tag};
 use crate::abi::core::guard;
 use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
 
-/// `forebay_malloc_for` if it takes no wait, and no more of the driver than whether a registered stream is captured: mostly,
-/// what the stream freed last, or free memory that is mapped. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+/// `forebay_pool_malloc_for` on the fast path alone: from what the stream freed last, or from free memory that is
+/// mapped. Takes no lock under which anybody waits. Asks the driver at most which stream the handle names and whether
+/// it is captured. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
 ///
-/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_malloc_for` does it or says why not.
+/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_pool_malloc_for` does it or says why not.
 ///
 /// # Safety
-/// As `forebay_malloc`.
+/// As `forebay_pool_malloc`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_malloc_at_once(
+pub unsafe extern "C" fn forebay_pool_try_malloc(
     pool: *mut ForebayPool,
     framework: u32,
     bytes: u64,
@@ -35,14 +36,14 @@ pub unsafe extern "C" fn forebay_malloc_at_once(
     done.unwrap_or(false).into()
 }
 
-/// `forebay_free` under the same condition. Any thread.
+/// `forebay_pool_free` on the fast path alone, as `forebay_pool_try_malloc` allocates. Records no event. Any thread.
 ///
-/// Returns 1, or 0: nothing happened then, and `forebay_free` does it or says why not.
+/// Returns 1, or 0: nothing happened then, and `forebay_pool_free` does it or says why not.
 ///
 /// # Safety
-/// As `forebay_free`.
+/// As `forebay_pool_free`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_free_at_once(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> u32 {
+pub unsafe extern "C" fn forebay_pool_try_free(pool: *mut ForebayPool, ptr: *mut c_void, stream: *mut c_void) -> u32 {
     // SAFETY: as the caller promises.
     let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return 0 };
     let (at, stream) = (address(ptr), handle(stream));
