@@ -2,28 +2,46 @@
 
 mod kit;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use kit::programs::{Folder, cc, cxx, root, run};
+use kit::programs::{Folder, cc, cxx, lacks, root, run};
 
-/// The files of `src/abi` in the order of the `mod.rs` of each folder, which is the order of the header.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let modules = std::fs::read_to_string(folder.join("mod.rs")).expect("a mod.rs in each folder");
-    let names = modules.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
-    let found = names.map(|name| (folder.join(name), folder.join(format!("{name}.rs"))));
-    found.flat_map(|(folder, file)| if folder.is_dir() { sources(&folder) } else { vec![file] }).collect()
+/// A group of the header: its name for Doxygen, its title, and its files under `src/abi`, in the order of the header.
+type Group = (&'static str, &'static str, &'static [&'static str]);
+
+const GROUPS: [Group; 13] = [
+    ("status", "Errors, status, version and log", &["core/status", "core/version", "core/log"]),
+    ("objects", "Objects", &["core/handle"]),
+    ("pool", "Pool", &["pool/create"]),
+    ("blocks", "Blocks", &["pool/memory", "pool/try_memory"]),
+    ("streams", "Streams, copies and page-locked memory", &["pool/streams", "pool/host"]),
+    ("limits", "Limits and pressure", &["pool/limits"]),
+    ("statistics", "Statistics", &["pool/stats", "pool/snapshot"]),
+    ("graphs", "Graphs", &["pool/private"]),
+    ("resources", "Resources", &["core/enums", "resource/options", "resource/create", "resource/object"]),
+    ("buffers", "Buffers", &["resource/buffer"]),
+    ("sharing", "Sharing: DLPack and other processes", &["resource/dlpack", "resource/ipc"]),
+    ("cupy", "CuPy's hooks", &["cupy/allocator", "cupy/hooks", "cupy/pool"]),
+    ("torch", "PyTorch's hooks", &["torch/allocator", "torch/blocks", "torch/pools"]),
+];
+
+/// cbindgen puts all types before all functions, so that each group is a run of its own.
+fn group((name, title, files): Group) -> String {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
+    let source = |file: &&str| root().join(format!("src/abi/{file}.rs"));
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = files.iter().map(source).fold(builder, cbindgen::Builder::with_src);
+    let mut text = Vec::new();
+    builder.generate().expect("cbindgen").write(&mut text);
+    let text = without_safety_sections(&String::from_utf8(text).expect("UTF-8"));
+    format!("/**\n * @defgroup forebay_{name} {title}\n * @{{\n */\n\n{}\n\n/** @}} */\n\n", text.trim())
 }
 
 fn generate() -> String {
-    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
     let preamble = std::fs::read_to_string(root().join("src/abi/preamble.h")).expect("preamble");
-    let builder = cbindgen::Builder::new().with_config(config).with_header(preamble.trim_end());
-    let mut header = Vec::new();
-    let builder =
-        sources(&root().join("src/abi")).into_iter().fold(builder, |builder, source| builder.with_src(source));
-    builder.generate().expect("cbindgen").write(&mut header);
-    without_safety_sections(&String::from_utf8(header).expect("UTF-8"))
+    let groups: String = GROUPS.into_iter().map(group).collect();
+    format!("{preamble}\n{groups}#ifdef __cplusplus\n}}\n#endif\n\n#endif /* FOREBAY_H */\n")
 }
 
 /// A "Safety" section tells a Rust caller what C callers are told by the text above it.
@@ -31,12 +49,12 @@ fn without_safety_sections(header: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut inside = false;
     for line in header.lines() {
-        if line.trim_start() == "// # Safety" {
+        if line.trim_start() == "/// # Safety" {
             inside = true;
-            if kept.last().is_some_and(|last| last.trim() == "//") {
+            if kept.last().is_some_and(|last| last.trim() == "///") {
                 kept.pop();
             }
-        } else if !line.trim_start().starts_with("//") {
+        } else if !line.trim_start().starts_with("///") {
             inside = false;
         }
         if !inside {
@@ -86,6 +104,21 @@ fn the_header_names_every_exported_function() {
     }
     assert!(missing.is_empty(), "not in the header: {missing:?}");
     assert!(found > 40, "only {found} exports found: the search is broken");
+}
+
+/// The name of each group, each text and each cross-reference.
+#[test]
+fn doxygen_reads_it_without_a_warning() {
+    if lacks("doxygen") {
+        return;
+    }
+    let text = format!(
+        "INPUT={}\nOPTIMIZE_OUTPUT_FOR_C=YES\nTYPEDEF_HIDES_STRUCT=YES\nWARN_AS_ERROR=YES\nQUIET=YES\n\
+         GENERATE_XML=YES\nGENERATE_HTML=NO\nGENERATE_LATEX=NO\n",
+        root().join("include/forebay.h").display()
+    );
+    let folder = Folder::new("doxygen");
+    run(Command::new("doxygen").arg(folder.with("Doxyfile", &text)).current_dir(folder.path()));
 }
 
 fn compile(compiler: &str, standard: &str, language: &str, source: &Path) {

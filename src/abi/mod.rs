@@ -1,6 +1,6 @@
 //! C in, C out: the only place with exported symbols. Checks, translates, guards; decides nothing.
 //!
-//! `include/forebay.h` is made from these files, in this order.
+//! `include/forebay.h` is made from these files; `GROUPS` in `tests/header.rs` says in which order.
 
 pub mod core;
 pub mod pool;

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use crate::kit::abi::*;
 use forebay::abi::core::handle::ForebayPool;
+use forebay::abi::pool::host::{forebay_pool_host_register, forebay_pool_host_unregister};
 use forebay::abi::pool::memory::{ForebayFramework, forebay_pool_free_after_all, forebay_pool_malloc_for};
-use forebay::abi::resource::host::{forebay_pool_host_register, forebay_pool_host_unregister};
 
 fn malloc_for(pool: &Pool, framework: u32, bytes: u64, stream: Stream) -> Outcome<Block> {
     let mut out = std::ptr::null_mut();

@@ -13,9 +13,9 @@ static void *library;
 
 // On a thread of its own: the loader keeps what has something to do at the end of a thread, until then.
 static void *use(void *failed) {
-  enum forebay_status (*shared)(forebay_pool **);
-  enum forebay_status (*allocate)(forebay_pool *, uint64_t, int32_t, void *, void **);
-  enum forebay_status (*release)(forebay_pool *, void *, void *);
+  forebay_status (*shared)(forebay_pool **);
+  forebay_status (*allocate)(forebay_pool *, uint64_t, int32_t, void *, void **);
+  forebay_status (*release)(forebay_pool *, void *, void *);
   // ISO C has no conversion from void * to a function; POSIX wants this one.
   *(void **)&shared = dlsym(library, "forebay_pool_shared");
   *(void **)&allocate = dlsym(library, "forebay_pool_malloc");

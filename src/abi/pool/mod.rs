@@ -1,6 +1,7 @@
 //! The pool: its life, its blocks, streams, limits and figures.
 
 pub mod create;
+pub mod host;
 pub mod limits;
 pub mod memory;
 pub mod private;

@@ -3,7 +3,6 @@
 pub mod buffer;
 pub mod create;
 pub mod dlpack;
-pub mod host;
 pub mod ipc;
 pub mod object;
 pub mod options;

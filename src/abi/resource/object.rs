@@ -14,7 +14,7 @@ use crate::resource::buffer::Buffer;
 use crate::resource::memory_resource::{Info, Kind};
 use crate::units::DeviceId;
 
-/// Layout of the structs that answer.
+/// Layout of `forebay_resource_info` and `forebay_buffer_info`.
 pub const FOREBAY_INFO_VERSION: u32 = 1;
 
 /// What is known of a resource. Set `size` and `version` before asking.
