@@ -18,7 +18,7 @@ const MOST_LINES: usize = 500;
 const MAY_USE: [(&str, &[&str]); 12] = [
     ("abi", &["abi", "resource", "pool", "block", "driver", "error", "log", "units"]),
     ("resource", &["resource", "pool", "driver", "error", "log", "random", "ticket", "units"]),
-    ("pool", &["pool", "policy", "arena", "block", "driver", "error", "ticket", "units"]),
+    ("pool", &["pool", "policy", "arena", "block", "cpu", "driver", "error", "ticket", "units"]),
     ("policy", &["policy"]),
     ("arena", &["arena", "block", "cpu", "random", "units"]),
     ("block", &["block", "units"]),
@@ -36,7 +36,11 @@ const HOMES: [(&str, &[&str], &str); 11] = [
     ("no_mangle", &["abi/"], "only the ABI exports"),
     ("export_name", &["abi/"], "only the ABI exports"),
     ("libc::", &["driver/"], "the operating system is the driver layer's"),
-    ("rustix::", &["resource/ipc/"], "only sharing speaks with other processes"),
+    (
+        "rustix::",
+        &["resource/ipc/", "driver/process.rs"],
+        "the operating system is the driver layer's, but for sharing",
+    ),
     ("parking_lot", &["resource/", "pool/", "driver/", "log.rs"], "only these layers have locks"),
     ("spin::", &["pool/cache/"], "only the cache of a stream is held so briefly"),
     ("set_global_default", &["log.rs"], "the process has one log"),
@@ -242,7 +246,7 @@ fn a_crate_away_from_its_home_is_caught() {
     caught("resource/pool.rs", "    unsafe { libc::getpid() }", "libc::");
     caught("abi/torch.rs", "use libc::c_int;", "libc::");
     caught("resource/pool/pool.rs", "use rustix::net::connect;", "rustix::");
-    caught("driver/process.rs", "    rustix::process::geteuid();", "rustix::");
+    caught("driver/cuda/api.rs", "    rustix::process::geteuid();", "rustix::");
     caught("arena/arena.rs", "use parking_lot::Mutex;", "parking_lot");
     caught("abi/core/status.rs", "use parking_lot::Mutex;", "parking_lot");
     caught("resource/pool.rs", "use libloading::Library;", "libloading");

@@ -1,9 +1,12 @@
-//! What is the whole process's: forks, and the memory of its host; and whose another process is.
+//! What is the whole process's: forks, memory barriers, and the memory of its host; and whose another process is.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Once};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::error::{DriverError, ErrorKind, Result};
 
@@ -48,6 +51,35 @@ pub fn when_exiting(handler: extern "C" fn()) {
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
+
+/// The kernel refused a barrier after it had agreed to give them.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`pass_barrier`] can be used. May become false, never true again.
+pub fn can_pass_barrier() -> bool {
+    static ABLE: LazyLock<bool> = LazyLock::new(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
+    *ABLE && !REFUSED.load(Ordering::Relaxed)
+}
+
+/// Makes every thread of the process that runs now pass a full memory barrier; the others passed one when they stopped. Takes
+/// microseconds. Of use only after [`can_pass_barrier`] said so.
+///
+/// The kernel may refuse it all the same: a seccomp filter was set since, or it has no memory. Then this waits for far longer than any
+/// store stays in its processor, and no barrier is used from then on.
+pub fn pass_barrier() {
+    let Err(error) = membarrier(MembarrierCommand::PrivateExpedited) else { return };
+    if !REFUSED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(%error, "membarrier is refused since; locks are taken with atomic instructions from now on");
+    }
+    // No system call, as that may be refused too.
+    let begun = Instant::now();
+    while begun.elapsed() < STORES_ARE_SEEN {
+        std::hint::spin_loop();
+    }
+}
+
+/// After so long a store of any thread is seen by all: within a microsecond it reaches the cache, and at once where its thread is interrupted.
+const STORES_ARE_SEEN: Duration = Duration::from_millis(5);
 
 /// All memory of the host, in bytes.
 pub fn host_memory() -> Result<u64> {

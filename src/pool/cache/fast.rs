@@ -4,7 +4,7 @@
 //! the pool or can panic, so callers need no guard around it; where somebody has the lock, the slow path waits for it. A call that declines has changed nothing, and has not asked the driver: the
 //! slow path looks at the same entry of the thread's cache again, and at nothing else twice.
 
-use super::lock::BriefGuard;
+use super::lock::CacheGuard;
 use super::stream::{Hot, Stream};
 use super::stream_cache::{Cached, StreamCache};
 use super::thread_cache;
@@ -139,7 +139,7 @@ impl Stream {
     #[inline(always)]
     fn take_back<const NEAR: bool, T, K>(
         &self,
-        mut held: BriefGuard<'_, Hot>,
+        mut held: CacheGuard<'_, Hot>,
         at: Address,
         like: Header,
         look: impl FnOnce(&Self, Place<'_>, Header) -> Option<T>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::lock::BriefLock;
+use super::lock::CacheLock;
 use super::stream_cache::{Cached, StreamCache};
 use crate::arena::Owner;
 use crate::block::{Beginning, Header, LastLeaf, Table};
@@ -38,7 +38,7 @@ pub(crate) struct Stream {
     pub owner: Owner,
     /// Of a stream that need not be durable: behind everything it freed, but the block that is unfenced.
     pub fences: Option<EventPair>,
-    pub hot: BriefLock<Hot>,
+    pub hot: CacheLock<Hot>,
     /// Bytes live, written under `hot`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
@@ -142,7 +142,7 @@ impl Stream {
             header: Header::live(0, slot, 0, false),
             owner,
             fences,
-            hot: BriefLock::new(Hot {
+            hot: CacheLock::new(Hot {
                 cache: StreamCache::default(),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
 use super::stream::Stream;
+use crate::cpu::this_thread;
 use crate::driver::process;
 use crate::units::{DeviceId, StreamHandle};
 
@@ -73,25 +74,6 @@ impl Known {
 }
 
 static ENTRIES: [[Entry; WAYS]; PLACES] = [const { [const { Entry::new() }; WAYS] }; PLACES];
-
-/// A number that no other living thread has; never 0.
-#[inline(always)]
-fn this_thread() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let thread: usize;
-        // SAFETY: the ABI of x86-64 keeps a thread's own address there, which is read.
-        unsafe {
-            std::arch::asm!("mov {}, fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags))
-        };
-        thread
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        thread_local!(static HERE: u8 = const { 0 });
-        HERE.with(std::ptr::from_ref).addr()
-    }
-}
 
 #[inline(always)]
 fn ways(thread: usize, handle: StreamHandle) -> &'static [Entry; WAYS] {
