@@ -16,12 +16,13 @@
  *
  * @par Errors
  * A call that fails changed nothing. Its status says what kind of failure it was, and forebay_last_error_message()
- * says it in full, for the thread that made the call. No call aborts the process or lets a panic out, given valid
- * memory to read and write.
+ * says it in full, for the thread that made the call. Given valid memory to read and write, no call lets a panic out,
+ * and none aborts the process unless the heap of the process is exhausted.
  *
  * @par Threads
- * Any function may be called from any thread, at any time, except that nothing may use a pool during or after the last
- * forebay_pool_destroy on it.
+ * Any function may be called from any thread, except where it says otherwise, and except that nothing may use a pool
+ * during or after the last forebay_pool_destroy on it. No function may be called from a signal handler: it could wait
+ * for a lock that the interrupted thread holds.
  *
  * @par Streams
  * A stream is a CUstream or a cudaStream_t, passed as void *: NULL and 1 are the legacy default stream, 2 is the
@@ -293,7 +294,9 @@ typedef enum {
 /// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_pool_free`.
 ///
 /// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
-/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
+/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool, FOREBAY_STATUS_UNSUPPORTED on a
+/// device that has neither virtual memory management nor stream-ordered pools of the driver, and for pinned memory
+/// before CUDA 12.2. `out` is then not written.
 forebay_status forebay_pool_malloc(forebay_pool *pool,
                                    uint64_t bytes,
                                    int32_t device,
@@ -701,6 +704,8 @@ forebay_status forebay_pool_set_mapping_observer(forebay_pool *pool,
 /// graph that was captured can be replayed at any time, until `forebay_pool_private_release`. The first begin of an id
 /// makes its private pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their
 /// own space. Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 forebay_status forebay_pool_private_begin(forebay_pool *pool,
                                           int32_t device,
                                           uint64_t id,
@@ -708,13 +713,15 @@ forebay_status forebay_pool_private_begin(forebay_pool *pool,
 
 /// Ends the newest `forebay_pool_private_begin` of this id: call it when the capture has ended.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
-forebay_status forebay_pool_private_end(forebay_pool *pool, int32_t device, uint64_t id);
+/// Returns FOREBAY_STATUS_NOT_FOUND if none is under way, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
+forebay_status forebay_pool_private_end(forebay_pool *pool,
+                                        int32_t device,
+                                        uint64_t id);
 
 /// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
 /// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
 forebay_status forebay_pool_private_release(forebay_pool *pool,
                                             int32_t device,
                                             uint64_t id);
@@ -1065,7 +1072,8 @@ forebay_status forebay_managed_resource_create(const forebay_managed_resource_op
 /// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
 /// owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
+/// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks, and on a device without virtual memory
+/// management; the message names what is missing.
 forebay_status forebay_virtual_resource_create(int32_t device,
                                                const forebay_virtual_resource_options *options,
                                                forebay_resource **out);
@@ -1370,7 +1378,7 @@ forebay_status forebay_ipc_serve(void);
 /// reach other blocks in the same chunks. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot be
-/// shared.
+/// shared, such as a Forebay pool's on a device without virtual memory management.
 forebay_status forebay_buffer_get_ipc_descriptor(forebay_buffer *buffer,
                                                  forebay_ipc_descriptor *out);
 
@@ -1399,7 +1407,8 @@ forebay_status forebay_buffer_from_ipc_descriptor(forebay_resource *resource,
 /// Names the memory from `ptr`, anywhere in a live block of a Forebay pool, to the block's end for other processes, as
 /// `forebay_buffer_get_ipc_descriptor` does. Freeing the block ends it. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block.
+/// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block, FOREBAY_STATUS_UNSUPPORTED on a device
+/// without virtual memory management.
 forebay_status forebay_ipc_export(forebay_pool *pool,
                                   const void *ptr,
                                   forebay_ipc_descriptor *out);
@@ -1557,7 +1566,7 @@ void forebay_torch_record_stream(void *ptr,
 
 /// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
 /// `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every stream.
-/// Throws `std::runtime_error`.
+/// Throws `std::runtime_error`, always on a device without virtual memory management, which has no private pools.
 void forebay_torch_begin_allocate_to_pool(int device,
                                           uint64_t id_first,
                                           uint64_t id_second,
@@ -1589,11 +1598,15 @@ forebay_status forebay_torch_free_while(void *ptr,
 
 /// Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
 /// Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 forebay_status forebay_torch_hold_pool(int device,
                                        uint64_t id_first,
                                        uint64_t id_second);
 
 /// How many holds there are on a private pool; 0 for an unknown one. Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 forebay_status forebay_torch_pool_use_count(int device, uint64_t id_first, uint64_t id_second, uint32_t *out);
 
 /// The private pool that the live block at `ptr` came from; zeros for a block of none. Any thread.
@@ -1604,7 +1617,8 @@ forebay_status forebay_torch_pool_of(const void *ptr, uint64_t *id_first, uint64
 /// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back: how
 /// a pool is put back into an earlier state. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there,
+/// FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 forebay_status forebay_torch_restore(uint64_t id_first,
                                      uint64_t id_second,
                                      void *ptr,

@@ -82,7 +82,7 @@ inline pool_ref make_pool(const forebay_pool_options *options = nullptr) {
 // Streams     Memory is given, and taken back, in the order of the stream that is named, as forebay_pool_malloc and
 //             forebay_pool_free say. It must be alive in the call. Uses on other streams must come before, or be told by
 //             forebay_pool_record_use.
-// Threads     Any, at any time.
+// Threads     Any, but not in a signal handler.
 // Errors      Allocating throws forebay::out_of_memory, a std::bad_alloc, or forebay::error. Deallocating does not fail for C++: what is
 //             not live is told to the standard error stream, and changes nothing.
 class memory_resource {

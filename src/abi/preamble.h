@@ -16,12 +16,13 @@
  *
  * @par Errors
  * A call that fails changed nothing. Its status says what kind of failure it was, and forebay_last_error_message()
- * says it in full, for the thread that made the call. No call aborts the process or lets a panic out, given valid
- * memory to read and write.
+ * says it in full, for the thread that made the call. Given valid memory to read and write, no call lets a panic out,
+ * and none aborts the process unless the heap of the process is exhausted.
  *
  * @par Threads
- * Any function may be called from any thread, at any time, except that nothing may use a pool during or after the last
- * forebay_pool_destroy on it.
+ * Any function may be called from any thread, except where it says otherwise, and except that nothing may use a pool
+ * during or after the last forebay_pool_destroy on it. No function may be called from a signal handler: it could wait
+ * for a lock that the interrupted thread holds.
  *
  * @par Streams
  * A stream is a CUstream or a cudaStream_t, passed as void *: NULL and 1 are the legacy default stream, 2 is the

@@ -42,7 +42,9 @@ pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
 /// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_pool_free`.
 ///
 /// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
-/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool. `out` is then not written.
+/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool, FOREBAY_STATUS_UNSUPPORTED on a
+/// device that has neither virtual memory management nor stream-ordered pools of the driver, and for pinned memory
+/// before CUDA 12.2. `out` is then not written.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.

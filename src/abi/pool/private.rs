@@ -13,6 +13,8 @@ use crate::pool::own_private_id;
 /// makes its private pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their
 /// own space. Any thread.
 ///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
+///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
 #[unsafe(no_mangle)]
@@ -32,7 +34,7 @@ pub unsafe extern "C" fn forebay_pool_private_begin(
 
 /// Ends the newest `forebay_pool_private_begin` of this id: call it when the capture has ended.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND if none is under way. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND if none is under way, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -48,7 +50,7 @@ pub unsafe extern "C" fn forebay_pool_private_end(pool: *mut ForebayPool, device
 /// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
 /// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.

@@ -97,7 +97,8 @@ pub unsafe extern "C" fn forebay_managed_resource_create(
 /// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
 /// owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks; the message names it.
+/// Returns FOREBAY_STATUS_UNSUPPORTED for an option that the device lacks, and on a device without virtual memory
+/// management; the message names what is missing.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_virtual_resource_options_init`; `out` is NULL or may be written.

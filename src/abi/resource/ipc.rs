@@ -180,7 +180,7 @@ pub extern "C" fn forebay_ipc_serve() -> ForebayStatus {
 /// reach other blocks in the same chunks. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot be
-/// shared.
+/// shared, such as a Forebay pool's on a device without virtual memory management.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `out` is NULL or may be written.
@@ -268,7 +268,8 @@ pub unsafe extern "C" fn forebay_buffer_from_ipc_descriptor(
 /// Names the memory from `ptr`, anywhere in a live block of a Forebay pool, to the block's end for other processes, as
 /// `forebay_buffer_get_ipc_descriptor` does. Freeing the block ends it. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block.
+/// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block, FOREBAY_STATUS_UNSUPPORTED on a device
+/// without virtual memory management.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.

@@ -128,7 +128,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, st
 
 /// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
 /// `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every stream.
-/// Throws `std::runtime_error`.
+/// Throws `std::runtime_error`, always on a device without virtual memory management, which has no private pools.
 ///
 /// # Safety
 /// Called as PyTorch does; what `filter` refers to lives until the matching end.

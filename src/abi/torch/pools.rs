@@ -13,6 +13,8 @@ use crate::abi::pool::memory::ForebayFramework;
 /// Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
 /// Any thread.
 ///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
+///
 /// # Safety
 /// Memory-safe for any arguments.
 #[unsafe(no_mangle)]
@@ -21,6 +23,8 @@ pub unsafe extern "C" fn forebay_torch_hold_pool(device: c_int, id_first: u64, i
 }
 
 /// How many holds there are on a private pool; 0 for an unknown one. Any thread.
+///
+/// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 ///
 /// # Safety
 /// `out` is NULL or may be written.
@@ -64,7 +68,8 @@ pub unsafe extern "C" fn forebay_torch_pool_of(
 /// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back: how
 /// a pool is put back into an earlier state. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there,
+/// FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 ///
 /// # Safety
 /// `stream` names a living stream.
