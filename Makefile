@@ -5,6 +5,7 @@
 #   make test       every test that needs no GPU
 #   make check      what CI runs (.ci/run)
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
+#   make abi-check  the C ABI beside that of the last tag, with abidiff
 #   make install    PREFIX=/usr/local DESTDIR=
 
 SHELL       := bash
@@ -19,10 +20,11 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=
 
-# One version, kept in Cargo.toml. The SONAME has its major number (build.rs).
+# One version, kept in Cargo.toml. The SONAME has its first two numbers (build.rs).
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 MINOR   := $(word 2,$(subst ., ,$(VERSION)))
+SONAME  := libforebay.so.$(MAJOR).$(MINOR)
 
 # Everything below finds cargo's output there, wherever else the user sends other projects'.
 export CARGO_TARGET_DIR := $(CURDIR)/target
@@ -38,7 +40,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python FOREBAY_LIBRARY=$(RELEASE)/libforebay.so
 
-.PHONY: all build run run-host run-cuda test check bench instructions install clean FORCE
+.PHONY: all build run run-host run-cuda test check abi-check bench instructions install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -48,7 +50,7 @@ build: $(RELEASE)/libforebay.so $(C_EXAMPLES)
 # Cargo knows what is up to date, make does not. The link is what the loader looks for: the SONAME.
 $(RELEASE)/libforebay.so: FORCE
 	$(CARGO) build --release
-	ln -sf libforebay.so $(RELEASE)/libforebay.so.$(MAJOR)
+	ln -sf libforebay.so $(RELEASE)/$(SONAME)
 
 target/examples-c/%: examples/c/%.c include/forebay.h $(RELEASE)/libforebay.so
 	@mkdir -p $(@D)
@@ -119,6 +121,9 @@ test:
 check:
 	.ci/run
 
+abi-check:
+	packaging/abi-check
+
 # ---- bench --------------------------------------------------------------------------------------------------------
 
 bench:
@@ -146,8 +151,8 @@ install:
 	@test -e '$(LIBRARY)' || { echo "there is no $(LIBRARY) to install: run make first"; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(LIBDIR)/cmake/forebay'
 	install -m 755 '$(LIBRARY)' '$(DESTDIR)$(LIBDIR)/libforebay.so.$(VERSION)'
-	ln -sf libforebay.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/libforebay.so.$(MAJOR)'
-	ln -sf libforebay.so.$(MAJOR) '$(DESTDIR)$(LIBDIR)/libforebay.so'
+	ln -sf libforebay.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
+	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libforebay.so'
 	install -m 644 include/forebay.h include/forebay.hpp '$(DESTDIR)$(PREFIX)/include/'
 	$(FILL) packaging/forebay.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/forebay.pc'
 	$(FILL) packaging/forebayConfig.cmake.in > '$(DESTDIR)$(LIBDIR)/cmake/forebay/forebayConfig.cmake'

@@ -5,10 +5,9 @@ mod kit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kit::programs::{cc, lacks, library, on_host, plain, root, run, scratch};
+use kit::programs::{SONAME, cc, lacks, library, on_host, plain, root, run, scratch};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const SONAME: &str = concat!("libforebay.so.", env!("CARGO_PKG_VERSION_MAJOR"));
 
 fn install(prefix: &Path, stage: &str) {
     run(plain("make").current_dir(root()).arg("--no-print-directory").arg("install").args([
@@ -55,6 +54,14 @@ fn the_library_names_itself_and_asks_for_no_cuda() {
     let text = run(Command::new("readelf").arg("-d").arg(library()));
     assert!(text.contains(&format!("Library soname: [{SONAME}]")), "{text}");
     assert!(!text.contains("libcuda"), "CUDA is opened at run time, never linked:\n{text}");
+}
+
+#[test]
+fn those_who_write_the_soname_down_know_it() {
+    for file in ["benches/peers/toolchain.py", "examples/python-ctypes/forebay_ctypes.py", "tests/gpu/run.sh"] {
+        let text = std::fs::read_to_string(root().join(file)).expect("a file of the repository");
+        assert!(text.contains(&format!("{SONAME}\"")), "{file} does not name {SONAME}");
+    }
 }
 
 #[test]

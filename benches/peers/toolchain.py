@@ -31,7 +31,7 @@ class Toolchain:
     def build(self, contenders: list[Contender]) -> dict[str, Path | str]:
         """Every program of the contenders at once, by its name: its path, or why there is none."""
         kernels = self.folder / "kernels.o"
-        for name in ("libforebay.so", "libforebay.so.0"):  # what the linker and what the loader looks for
+        for name in ("libforebay.so", "libforebay.so.0.1"):  # what the linker and what the loader looks for
             link = self.folder / name
             link.unlink(missing_ok=True)
             link.symlink_to(forebay_library())

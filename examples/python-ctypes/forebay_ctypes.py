@@ -46,7 +46,7 @@ def library_path() -> str:
         return os.path.abspath(path)
     here = os.path.dirname(os.path.abspath(__file__))
     built = os.path.normpath(os.path.join(here, "..", "..", "target", "release", "libforebay.so"))
-    return built if os.path.exists(built) else "libforebay.so.0"
+    return built if os.path.exists(built) else "libforebay.so.0.1"
 
 
 lib = ctypes.CDLL(library_path())

@@ -235,7 +235,7 @@ for word in "${@:-all}"; do
 done
 
 [ -e "$BIN/libforebay.so" ] || { echo "no $BIN/libforebay.so: run tests/gpu/pack.sh and carry $BIN" >&2; exit 2; }
-ln -sf libforebay.so "$BIN/libforebay.so.0" # the SONAME: what a linked program looks for
+ln -sf libforebay.so "$BIN/libforebay.so.0.1" # the SONAME: what a linked program looks for
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee -a "$LOG"
 for step in "${steps[@]}"; do "step_$step"; done
 

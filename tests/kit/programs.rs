@@ -53,9 +53,13 @@ impl Drop for Folder {
     }
 }
 
+/// What the library names itself, and a linked program asks for.
+pub const SONAME: &str =
+    concat!("libforebay.so.", env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+
 /// Puts links to the library into `folder` under the name the linker looks for and the one the loader looks for.
 pub fn link_library(folder: &Path) {
-    for name in ["libforebay.so".to_owned(), format!("libforebay.so.{}", env!("CARGO_PKG_VERSION_MAJOR"))] {
+    for name in ["libforebay.so", SONAME] {
         std::os::unix::fs::symlink(library(), folder.join(name)).expect("a link to the library");
     }
 }
