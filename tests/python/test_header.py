@@ -27,13 +27,13 @@ class Header(unittest.TestCase):
 
     def test_structs(self):
         for name, structure in _structs.BY_C_NAME.items():
-            found = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", self.text, re.DOTALL)
+            found = re.search(rf"typedef struct \{{([^{{}}]*)\}} {name};", self.text)
             with self.subTest(struct=name):
                 self.assertIsNotNone(found, "not in the header")
                 fields = []
                 for line in filter(None, map(str.strip, found[1].split(";"))):
                     kind, star, field, length = re.match(
-                        r"(?:const )?(?:struct |enum )?(\w+) (\*?)(\w+)(?:\[(\w+)\])?$", line
+                        r"(?:const )?(\w+) (\*?)(\w+)(?:\[(\w+)\])?$", line
                     ).groups()
                     if star:
                         size = ctypes.sizeof(ctypes.c_void_p)
@@ -59,7 +59,7 @@ class Header(unittest.TestCase):
                     pointer = "*" in theirs or re.search("_fn|_getter|_asker", theirs) is not None or "[" in theirs
                     self.assertEqual(is_pointer(ours), pointer, theirs)
                     if not pointer:
-                        word = theirs.replace("enum ", "").split()[0]
+                        word = theirs.split()[0]
                         expected = C_TYPES.get(word, {"size_t": ctypes.c_size_t}.get(word, ctypes.c_uint32))
                         self.assertEqual(ctypes.sizeof(ours), ctypes.sizeof(expected), theirs)
                 self.assertEqual(answer is None, found[1].split()[-1:] == ["void"] and "*" not in found[1])
