@@ -1428,11 +1428,8 @@ forebay_status forebay_ipc_export_foreign(const void *ptr,
  * @{
  */
 
-/// A resource that CuPy allocates from.
+/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every device.
 typedef struct forebay_cupy_pool forebay_cupy_pool;
-
-/// A pool for each device, by the device's number: one Python object serves every device, as CuPy's own does.
-typedef struct forebay_cupy_pools forebay_cupy_pools;
 
 /// Gives the stream that CuPy's calling thread uses on a device now.
 typedef ptrdiff_t (*forebay_stream_getter)(int device);
@@ -1472,42 +1469,36 @@ void forebay_cupy_free(void *param,
 void forebay_cupy_set_memory_hooks(forebay_hook_getter getter,
                                    void *tell);
 
-/// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
-/// it with `forebay_cupy_pool_destroy`. Any thread.
-forebay_status forebay_cupy_pool_create(const forebay_resource *resource,
+/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The caller
+/// owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
+forebay_status forebay_cupy_pool_create(const forebay_resource *const *resources,
+                                        uint32_t count,
                                         forebay_cupy_pool **out);
 
 /// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
 void forebay_cupy_pool_destroy(forebay_cupy_pool *pool);
 
-/// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
-/// limit. Any thread.
+/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates from it;
+/// 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
 forebay_status forebay_cupy_pool_set_limit(forebay_cupy_pool *pool,
+                                           int32_t device,
                                            uint64_t bytes);
 
 /// That limit; 0 for none. Any thread.
-forebay_status forebay_cupy_pool_get_limit(const forebay_cupy_pool *pool, uint64_t *out);
+forebay_status forebay_cupy_pool_get_limit(const forebay_cupy_pool *pool, int32_t device, uint64_t *out);
 
-/// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
-/// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
-forebay_status forebay_cupy_pools_create(const forebay_cupy_pool *const *pools,
-                                         uint32_t count,
-                                         forebay_cupy_pools **out);
+/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream. `param` is a
+/// forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
+void *forebay_cupy_pool_malloc(void *param,
+                               size_t size,
+                               int device);
 
-/// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
-void forebay_cupy_pools_destroy(forebay_cupy_pools *pools);
-
-/// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
-/// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
-void *forebay_cupy_pools_malloc(void *param,
-                                size_t size,
-                                int device);
-
-/// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
-/// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
-void forebay_cupy_pools_free(void *param,
-                             void *ptr,
-                             int device);
+/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that is not
+/// the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer
+/// that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
+void forebay_cupy_pool_free(void *param,
+                            void *ptr,
+                            int device);
 
 /** @} */
 

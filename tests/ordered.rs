@@ -18,11 +18,11 @@ use kit::memory::MIB;
 use kit::streams::{LateRead, write_early};
 
 /// A pool of the driver on which streams run only when stepped.
-fn held_back(options: HostOptions) -> (Arc<HostDriver>, Ordered) {
+fn held_back(options: HostOptions) -> (Arc<HostDriver>, Arc<Ordered>) {
     let driver = host(driver::held_back(options));
     let own = DeviceOptions { source: Source::New, max_size: 2 * MIB, ..DeviceOptions::default() };
     let resource: Arc<dyn MemoryResource> = device(driver.clone(), 0, own).unwrap();
-    (driver, Ordered::new(resource).unwrap())
+    (driver, Ordered::of(&resource).unwrap())
 }
 
 /// Frees a block, which its stream has yet to read, on `freed_on`; whoever gets the memory writes to it at once.

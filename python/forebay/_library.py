@@ -214,7 +214,6 @@ forebay_ipc_export_foreign = _function("forebay_ipc_export_foreign", _pointer, c
 # ---- CuPy: the hooks themselves are taken by address
 forebay_cupy_set_stream_getter = _function("forebay_cupy_set_stream_getter", c_void_p, answer=None)
 forebay_cupy_set_memory_hooks = _function("forebay_cupy_set_memory_hooks", c_void_p, c_void_p, answer=None)
-forebay_cupy_pool_create = _function("forebay_cupy_pool_create", _object, _out)
-forebay_cupy_pool_set_limit = _function("forebay_cupy_pool_set_limit", _object, c_uint64)
-forebay_cupy_pools_create = _function("forebay_cupy_pools_create", _object, c_uint32, _out)
-forebay_cupy_pool_get_limit = _function("forebay_cupy_pool_get_limit", _object, _u64)
+forebay_cupy_pool_create = _function("forebay_cupy_pool_create", _object, c_uint32, _out)
+forebay_cupy_pool_set_limit = _function("forebay_cupy_pool_set_limit", _object, _device, c_uint64)
+forebay_cupy_pool_get_limit = _function("forebay_cupy_pool_get_limit", _object, _device, _u64)

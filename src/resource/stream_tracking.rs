@@ -1,8 +1,8 @@
 //! A resource for callers that free wherever they happen to be: memory goes back behind its own stream's work, too.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -37,12 +37,26 @@ pub struct Ordered {
     live: Mutex<HashMap<Address, Live>>,
 }
 
+/// Those that live. One for each resource: its limit counts whoever uses the resource, and holds for them all.
+static KNOWN: Mutex<Vec<Weak<Ordered>>> = Mutex::new(Vec::new());
+
 impl Ordered {
+    /// The one on `resource`, which is made if there is none.
+    ///
     /// # Errors
     /// The driver's.
-    pub fn new(resource: Arc<dyn MemoryResource>) -> Result<Self> {
+    pub fn of(resource: &Arc<dyn MemoryResource>) -> Result<Arc<Self>> {
+        let mut known = KNOWN.lock();
+        known.retain(|ordered| ordered.strong_count() > 0);
+        let mut living = known.iter().filter_map(Weak::upgrade);
+        if let Some(found) = living.find(|ordered| Arc::ptr_eq(&ordered.resource, resource)) {
+            return Ok(found);
+        }
         let identity = resource.driver().capabilities(resource.context())?.stream_identity;
-        Ok(Self { resource, identity, limit: AtomicU64::new(0), live: Mutex::default() })
+        let resource = Arc::clone(resource);
+        let made = Arc::new(Self { resource, identity, limit: AtomicU64::new(0), live: Mutex::default() });
+        known.push(Arc::downgrade(&made));
+        Ok(made)
     }
 
     fn place(&self, stream: StreamHandle) -> Place {

@@ -45,14 +45,13 @@ struct DLManagedTensorVersioned {
 /* ---- what the parent has */
 
 static forebay_pool *pool, *own, *other;
-static void *stream, *block, *own_block, *torch_block, *cupy_block, *cupy_pools_block;
+static void *stream, *block, *own_block, *torch_block, *cupy_block, *cupy_pool_block;
 /* Of each kind: device, pinned, managed, virtual, host, pool. */
 static forebay_resource *resources[KINDS];
 static forebay_buffer *buffers[KINDS], *released, *of_tensor, *of_legacy;
 static struct DLManagedTensorVersioned *lent;
 static struct DLManagedTensor *lent_legacy;
 static forebay_cupy_pool *cupy_pool;
-static forebay_cupy_pools *cupy_pools;
 static forebay_ipc_descriptor descriptor;
 static uint64_t pressure;
 static uint8_t uuid[16];
@@ -152,10 +151,9 @@ static void make_world(void) {
   MUST(forebay_buffer_to_dlpack(buffers[0], &lent));
   MUST(forebay_buffer_to_dlpack_legacy(buffers[3], &lent_legacy));
 
-  MUST(forebay_cupy_pool_create(resources[0], &cupy_pool));
-  MUST(forebay_cupy_pools_create((const forebay_cupy_pool *const *)&cupy_pool, 1, &cupy_pools));
-  cupy_pools_block = forebay_cupy_pools_malloc(cupy_pools, BYTES, DEVICE);
-  CHECK(cupy_pools_block != NULL);
+  MUST(forebay_cupy_pool_create((const forebay_resource *const *)resources, 1, &cupy_pool));
+  cupy_pool_block = forebay_cupy_pool_malloc(cupy_pool, BYTES, DEVICE);
+  CHECK(cupy_pool_block != NULL);
   MUST(forebay_pool_add_pressure_callback(pool, give_nothing, NULL, &pressure));
   MUST(forebay_pool_private_begin(pool, DEVICE, 5, stream));
   MUST(forebay_pool_private_end(pool, DEVICE, 5));
@@ -222,7 +220,6 @@ static int answers(const char *name) {
   forebay_resource *fresh_resource = NULL;
   forebay_buffer *fresh = NULL;
   forebay_cupy_pool *fresh_cupy = NULL;
-  forebay_cupy_pools *fresh_cupys = NULL;
   struct DLManagedTensorVersioned *fresh_tensor = NULL;
   struct DLManagedTensor *fresh_legacy = NULL;
   forebay_ipc_descriptor fresh_descriptor = {0};
@@ -369,14 +366,12 @@ static int answers(const char *name) {
 
   NONE(forebay_cupy_malloc, NULL, BYTES, DEVICE);
   NOTHING(forebay_cupy_free, NULL, cupy_block, DEVICE);
-  STATUS(forebay_cupy_pool_create, resources[0], &fresh_cupy);
+  STATUS(forebay_cupy_pool_create, (const forebay_resource *const *)resources, 1, &fresh_cupy);
   NOTHING(forebay_cupy_pool_destroy, cupy_pool);
-  STATUS(forebay_cupy_pool_set_limit, cupy_pool, 1);
-  STATUS(forebay_cupy_pool_get_limit, cupy_pool, &number);
-  STATUS(forebay_cupy_pools_create, (const forebay_cupy_pool *const *)&cupy_pool, 1, &fresh_cupys);
-  NOTHING(forebay_cupy_pools_destroy, cupy_pools);
-  NONE(forebay_cupy_pools_malloc, cupy_pools, BYTES, DEVICE);
-  NOTHING(forebay_cupy_pools_free, cupy_pools, cupy_pools_block, DEVICE);
+  STATUS(forebay_cupy_pool_set_limit, cupy_pool, DEVICE, 1);
+  STATUS(forebay_cupy_pool_get_limit, cupy_pool, DEVICE, &number);
+  NONE(forebay_cupy_pool_malloc, cupy_pool, BYTES, DEVICE);
+  NOTHING(forebay_cupy_pool_free, cupy_pool, cupy_pool_block, DEVICE);
 
   NONE(forebay_torch_malloc, BYTES, DEVICE, stream);
   NOTHING(forebay_torch_free, torch_block, BYTES, DEVICE, stream);
@@ -487,8 +482,7 @@ static void end_world(void) {
   forebay_buffer_destroy(of_tensor);
   forebay_buffer_destroy(of_legacy);
   CHECK(told_free == 3);
-  forebay_cupy_pools_free(cupy_pools, cupy_pools_block, DEVICE);
-  forebay_cupy_pools_destroy(cupy_pools);
+  forebay_cupy_pool_free(cupy_pool, cupy_pool_block, DEVICE);
   forebay_cupy_pool_destroy(cupy_pool);
   forebay_cupy_free(NULL, cupy_block, DEVICE);
   forebay_torch_free(torch_block, BYTES, DEVICE, stream);

@@ -137,9 +137,9 @@ class Hooks(WithoutGpu):
     def test_hooks_of_a_pool_on_the_drivers(self):
         pool = forebay.cupy.MemoryAsyncPool("default")
         with Log() as hook:
-            block = self.new(1000, pool._param, hooks("forebay_cupy_pools"))
+            block = self.new(1000, pool._param, hooks("forebay_cupy_pool"))
             address = block.ptr
-            self.assertGreaterEqual(pool._homes[0].resource.attributes.used_mem_current, 1024)
+            self.assertGreaterEqual(pool._resources[0].attributes.used_mem_current, 1024)
             del block
         freed = dict(hook.log)["free_postprocess"]
         self.assertEqual((freed["mem_ptr"], freed["mem_size"]), (address, 1024))
@@ -180,12 +180,12 @@ class Pools(WithoutGpu):
         self.assertEqual(pool.get_limit(), 2**64 - 1)
         pool.set_limit(size=pool.used_bytes() + 4096)
         self.assertEqual(forebay.cupy.MemoryAsyncPool(["default"]).get_limit(), pool.get_limit())
-        block = self.new(4096, pool._param, hooks("forebay_cupy_pools"))
+        block = self.new(4096, pool._param, hooks("forebay_cupy_pool"))
         with self.refused(memory.OutOfMemoryError, "limit"):
-            self.new(512, pool._param, hooks("forebay_cupy_pools"))
+            self.new(512, pool._param, hooks("forebay_cupy_pool"))
         del block
         with self.refused(RuntimeError, "device"):
-            memory.CFunctionAllocatorMemory(512, pool._param, *hooks("forebay_cupy_pools"), 1)
+            memory.CFunctionAllocatorMemory(512, pool._param, *hooks("forebay_cupy_pool"), 1)
 
     def test_memory_is_freed_on_the_stream_that_is_current_then(self):
         """Fails without that only where streams are late, as with FOREBAY_HOST_LATE."""
@@ -193,10 +193,10 @@ class Pools(WithoutGpu):
         getter = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(lambda device: now[0])
         _library.forebay_cupy_set_stream_getter(ctypes.cast(getter, ctypes.c_void_p).value)
         self.addCleanup(_library.forebay_cupy_set_stream_getter, None)
-        pool._homes[0].resource.attributes.release_threshold = 2**64 - 1
+        pool._resources[0].attributes.release_threshold = 2**64 - 1
         with forebay.Stream() as first, forebay.Stream() as second:
             now[0] = first.handle
-            block = self.new(8 * MIB, pool._param, hooks("forebay_cupy_pools"))
+            block = self.new(8 * MIB, pool._param, hooks("forebay_cupy_pool"))
             forebay.Buffer.from_handle(block.ptr, 8 * MIB, owner=block).fill(1, stream=first)
             used = pool.used_bytes()
             now[0] = second.handle
@@ -241,7 +241,7 @@ class Pools(WithoutGpu):
                 forebay.cupy.MemoryAsyncPool(handles)
         one = forebay.cupy.MemoryAsyncPool()
         self.assertEqual(type(one.malloc.__self__).__module__, "cupy.cuda.memory", "no Python is in between")
-        self.assertGreater(one._homes[0].resource.attributes.release_threshold, 0)
+        self.assertGreater(one._resources[0].attributes.release_threshold, 0)
         self.assertTrue(one == one and one != forebay.cupy.MemoryAsyncPool())
         with self.assertRaises(TypeError):
             one < one  # noqa: B015  (it is to raise)

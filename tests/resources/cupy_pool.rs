@@ -7,44 +7,50 @@ use crate::kit::process::in_child;
 use crate::kit::resources::*;
 use forebay::abi::cupy::allocator::forebay_cupy_set_stream_getter;
 use forebay::abi::cupy::pool::*;
+use forebay::abi::resource::create::forebay_device_resource_create;
+use forebay::abi::resource::options::forebay_device_resource_options_init;
 
-struct CupyPool(*mut ForebayCupyPool, *mut ForebayCupyPools);
+struct CupyPool(*mut ForebayCupyPool);
 
 impl CupyPool {
     fn new(resource: &Resource) -> Self {
+        Self::on(&[resource])
+    }
+
+    fn on(resources: &[&Resource]) -> Self {
         let mut out = std::ptr::null_mut();
-        outcome(unsafe { forebay_cupy_pool_create(resource.0, &raw mut out) }).unwrap();
-        let (pool, mut out) = (out, std::ptr::null_mut());
-        outcome(unsafe { forebay_cupy_pools_create([pool.cast_const()].as_ptr(), 1, &raw mut out) }).unwrap();
-        Self(pool, out)
+        let given: Vec<_> = resources.iter().map(|resource| resource.0.cast_const()).collect();
+        outcome(unsafe { forebay_cupy_pool_create(given.as_ptr(), given.len() as u32, &raw mut out) }).unwrap();
+        Self(out)
     }
 
     /// NULL where it fails: there is no Python here.
     fn malloc(&self, bytes: usize, device: i32) -> *mut c_void {
-        unsafe { forebay_cupy_pools_malloc(self.1.cast(), bytes, device) }
+        unsafe { forebay_cupy_pool_malloc(self.0.cast(), bytes, device) }
     }
 
     fn free(&self, at: *mut c_void) {
-        unsafe { forebay_cupy_pools_free(self.1.cast(), at, DEVICE) };
+        unsafe { forebay_cupy_pool_free(self.0.cast(), at, DEVICE) };
     }
 
     fn set_limit(&self, bytes: u64) {
-        outcome(unsafe { forebay_cupy_pool_set_limit(self.0, bytes) }).unwrap();
+        outcome(unsafe { forebay_cupy_pool_set_limit(self.0, DEVICE, bytes) }).unwrap();
     }
 
     fn limit(&self) -> u64 {
+        self.limit_of(DEVICE)
+    }
+
+    fn limit_of(&self, device: i32) -> u64 {
         let mut out = u64::MAX;
-        outcome(unsafe { forebay_cupy_pool_get_limit(self.0, &raw mut out) }).unwrap();
+        outcome(unsafe { forebay_cupy_pool_get_limit(self.0, device, &raw mut out) }).unwrap();
         out
     }
 }
 
 impl Drop for CupyPool {
     fn drop(&mut self) {
-        unsafe {
-            forebay_cupy_pools_destroy(self.1);
-            forebay_cupy_pool_destroy(self.0);
-        }
+        unsafe { forebay_cupy_pool_destroy(self.0) };
     }
 }
 
@@ -69,7 +75,14 @@ fn memory_comes_from_the_pool_up_to_its_limit() {
         for word in ["limit", "2097152 bytes", &pool.limit().to_string()] {
             assert!(last_error().contains(word), "{}", last_error());
         }
-        pool.set_limit(0);
+        let second = CupyPool::new(&resource);
+        assert_eq!(second.limit(), pool.limit(), "two pools on one resource have one limit");
+        assert!(second.malloc(2 << 20, DEVICE).is_null());
+        second.set_limit(0);
+        drop(second);
+        assert_eq!(pool.limit(), 0);
+        let wrong = unsafe { forebay_cupy_pool_set_limit(pool.0, DEVICE + 1, 5) };
+        refused(outcome(wrong), Status::InvalidArgument, &["device is 1", "1 devices"]);
         assert!(pool.malloc(512, DEVICE + 1).is_null());
         assert!(last_error().contains("device is 1"), "{}", last_error());
         assert!(pool.malloc(0, DEVICE).is_null());
@@ -80,6 +93,32 @@ fn memory_comes_from_the_pool_up_to_its_limit() {
         pool.free(first);
         synchronize();
         assert_eq!(used(), 0);
+    });
+}
+
+#[test]
+fn each_device_has_its_resource_and_its_limit() {
+    if on_cuda() {
+        println!("skipped: it needs two devices, which the host driver has");
+        return;
+    }
+    in_child("cupy_pool::each_device_has_its_resource_and_its_limit", &[("FOREBAY_HOST_DEVICES", "2")], || {
+        let options = filled(forebay_device_resource_options_init, |_| {});
+        let create = |device| move |out| unsafe { forebay_device_resource_create(device, &raw const options, out) };
+        let of = |device| Resource::made(create(device)).unwrap();
+        let (first, second, third) = (of(0), of(1), of(1));
+        let one = CupyPool::on(&[&first, &second]);
+        let other = CupyPool::on(&[&first, &third]);
+        for (device, bytes) in [(0, MIB), (1, 3 * MIB)] {
+            outcome(unsafe { forebay_cupy_pool_set_limit(one.0, device, bytes) }).unwrap();
+        }
+        assert_eq!([one.limit_of(0), one.limit_of(1), other.limit_of(0), other.limit_of(1)], [MIB, 3 * MIB, MIB, 0]);
+        assert!(one.malloc(2 << 20, 0).is_null() && other.malloc(2 << 20, 0).is_null());
+        let block = one.malloc(2 << 20, 1);
+        assert!(!block.is_null() && second.attribute(Attribute::UsedMemCurrent).unwrap() >= 2 * MIB);
+        unsafe { forebay_cupy_pool_free(one.0.cast(), block, 0) };
+        assert!(one.malloc(2 << 20, 1).is_null(), "device 0 did not give it, and takes nothing");
+        unsafe { forebay_cupy_pool_free(one.0.cast(), block, 1) };
     });
 }
 
@@ -119,15 +158,16 @@ fn a_free_on_another_stream_waits_for_the_one_of_the_allocation() {
 fn null_is_refused_by_name() {
     unsafe {
         let mut out = std::ptr::null_mut();
-        refused(outcome(forebay_cupy_pool_create(std::ptr::null(), &raw mut out)), Status::NullPointer, &["resource"]);
-        refused(outcome(forebay_cupy_pool_set_limit(std::ptr::null_mut(), 5)), Status::NullPointer, &["pool"]);
-        forebay_cupy_pool_destroy(std::ptr::null_mut());
-        let (mut out, nothing) = (std::ptr::null_mut(), std::ptr::null::<ForebayCupyPool>());
-        let one = [nothing];
-        refused(outcome(forebay_cupy_pools_create(std::ptr::null(), 1, &raw mut out)), Status::NullPointer, &["pools"]);
-        refused(outcome(forebay_cupy_pools_create(one.as_ptr(), 1, &raw mut out)), Status::NullPointer, &["pool"]);
+        let one = [std::ptr::null()];
+        refused(
+            outcome(forebay_cupy_pool_create(std::ptr::null(), 1, &raw mut out)),
+            Status::NullPointer,
+            &["resources"],
+        );
+        refused(outcome(forebay_cupy_pool_create(one.as_ptr(), 1, &raw mut out)), Status::NullPointer, &["resource"]);
         assert!(out.is_null());
-        forebay_cupy_pools_destroy(out);
-        forebay_cupy_pools_free(out.cast(), 512 as *mut c_void, DEVICE);
+        refused(outcome(forebay_cupy_pool_set_limit(out, DEVICE, 5)), Status::NullPointer, &["pool"]);
+        forebay_cupy_pool_destroy(out);
+        forebay_cupy_pool_free(out.cast(), 512 as *mut c_void, DEVICE);
     }
 }

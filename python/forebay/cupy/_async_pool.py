@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from ctypes import byref, c_uint64, c_void_p
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from .. import _library
 from .._arguments import MAX_SIZE
@@ -16,17 +16,10 @@ from .._stream import resolve, synchronize
 from ._connect import connect, cupy, device_of_now, limit_of, memory
 
 
-class _Home(NamedTuple):
-    """One device's driver pool: the resource, and the library's object for CuPy."""
-
-    resource: DeviceMemoryResource
-    handle: int
-
-
-# By device and driver pool, and by the pools of all devices. CuPy's memory keeps no reference to its allocator, so these live
-# as long as the process; and two objects for one driver pool have one limit.
-_homes: dict[tuple[int, int], _Home] = {}
-_together: dict[tuple[int, ...], int] = {}
+# The resource of a device and a driver pool, and the library's object for the driver pools of all devices. CuPy's memory keeps
+# no reference to its allocator, so these live as long as the process. One resource for a driver pool: it has one limit.
+_resources: dict[tuple[int, int], DeviceMemoryResource] = {}
+_pools: dict[tuple[int, ...], int] = {}
 
 
 class MemoryAsyncPool:
@@ -65,9 +58,9 @@ class MemoryAsyncPool:
         else:
             handles = [pool_handles] * count
         connect()
-        self._homes = [_home(device, handle) for device, handle in enumerate(handles)]
-        self._param = _param(tuple(home.handle for home in self._homes))
-        hooks = _library.address_of("forebay_cupy_pools_malloc"), _library.address_of("forebay_cupy_pools_free")
+        self._resources = [_resource(device, handle) for device, handle in enumerate(handles)]
+        self._param = _param(self._resources)
+        hooks = _library.address_of("forebay_cupy_pool_malloc"), _library.address_of("forebay_cupy_pool_free")
         self._malloc: Callable[[int], Any] = memory.CFunctionAllocator(self._param, *hooks, None).malloc
         if type(self).malloc is MemoryAsyncPool.malloc:
             # The method of CuPy's own object: nothing of Python stands between an array and the pool.
@@ -102,7 +95,7 @@ class MemoryAsyncPool:
         if stream is None:
             stream = cupy.cuda.get_current_stream()
         synchronize(int(device_of_now()), resolve(stream)[0])
-        self._now().resource.trim(0)
+        self._now().trim(0)
 
     def n_free_blocks(self) -> int:
         """Not known: the driver does not say how its free memory is cut.
@@ -118,16 +111,16 @@ class MemoryAsyncPool:
 
     def used_bytes(self) -> int:
         """Bytes in use, by whomever."""
-        return int(self._now().resource.attributes.used_mem_current)
+        return int(self._now().attributes.used_mem_current)
 
     def free_bytes(self) -> int:
         """Bytes held and not in use."""
-        attributes = self._now().resource.attributes
+        attributes = self._now().attributes
         return max(int(attributes.reserved_mem_current) - int(attributes.used_mem_current), 0)
 
     def total_bytes(self) -> int:
         """Bytes held."""
-        return int(self._now().resource.attributes.reserved_mem_current)
+        return int(self._now().attributes.reserved_mem_current)
 
     def set_limit(self, size: Optional[int] = None, fraction: Optional[float] = None) -> None:
         """Sets the most bytes in use: as a number, or as a share of the device's memory. Neither, or 0: no limit.
@@ -149,40 +142,40 @@ class MemoryAsyncPool:
     def get_limit(self) -> int:
         """The most bytes in use; 2**64 - 1, as CuPy's class has it: no limit."""
         out = c_uint64()
-        check(_library.forebay_cupy_pool_get_limit(self._now().handle, byref(out)))
+        check(_library.forebay_cupy_pool_get_limit(self._param, device_of_now(), byref(out)))
         return out.value or 2**64 - 1
 
-    def _now(self) -> _Home:
-        return self._homes[int(device_of_now())]
+    def _now(self) -> DeviceMemoryResource:
+        return self._resources[int(device_of_now())]
 
     def _set_limit(self, device: int, size: Optional[int], fraction: Optional[float]) -> None:
         total = Pool.shared().memory_info(device)[1] if fraction is not None else 0
-        check(_library.forebay_cupy_pool_set_limit(self._homes[device].handle, limit_of(size, fraction, total)))
+        check(_library.forebay_cupy_pool_set_limit(self._param, device, limit_of(size, fraction, total)))
 
     def __repr__(self) -> str:
-        return f"<forebay.cupy.MemoryAsyncPool {[hex(home.resource.handle) for home in self._homes]}>"
+        return f"<forebay.cupy.MemoryAsyncPool {[hex(resource.handle) for resource in self._resources]}>"
 
 
-def _home(device: int, pool: Union[str, int]) -> _Home:
+def _resource(device: int, pool: Union[str, int]) -> DeviceMemoryResource:
     resource = DeviceMemoryResource.from_pool(device, pool)
     key = device, resource.handle
-    if key not in _homes:
-        out = c_void_p()
-        check(_library.forebay_cupy_pool_create(resource._handle, out))
+    if key not in _resources:
         if resource.attributes.release_threshold == 0:
             # Else the driver takes idle memory away at every synchronisation, and each allocation after it maps anew.
             resource.attributes.release_threshold = MAX_SIZE
-        _homes[key] = _Home(resource, out.value or 0)
-    return _homes[key]
+        _resources[key] = resource
+    return _resources[key]
 
 
-def _param(pools: tuple[int, ...]) -> int:
+def _param(resources: list[DeviceMemoryResource]) -> int:
     """The library's object of the pools of all devices."""
-    if pools not in _together:
+    key = tuple(resource.handle for resource in resources)
+    if key not in _pools:
         out = c_void_p()
-        check(_library.forebay_cupy_pools_create((c_void_p * len(pools))(*pools), len(pools), out))
-        _together[pools] = out.value or 0
-    return _together[pools]
+        handles = (c_void_p * len(resources))(*(resource._handle for resource in resources))
+        check(_library.forebay_cupy_pool_create(handles, len(resources), out))
+        _pools[key] = out.value or 0
+    return _pools[key]
 
 
 def _read(limit: str) -> tuple[Optional[int], Optional[float]]:

@@ -11,35 +11,23 @@ use crate::error::Error;
 use crate::resource::stream_tracking::Ordered;
 use crate::units::{Address, GRAIN, StreamHandle};
 
-/// A resource that CuPy allocates from.
+/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every device.
 pub struct ForebayCupyPool {
-    memory: Arc<Ordered>,
+    devices: Box<[Arc<Ordered>]>,
 }
 
 impl ForebayCupyPool {
+    /// The part of `device`.
+    ///
     /// # Safety
     /// `object` is NULL or came from `forebay_cupy_pool_create`, and outlives the returned reference.
-    unsafe fn get<'a>(object: *const Self) -> Result<&'a Arc<Ordered>, Fault> {
-        // SAFETY: not NULL after the check, and alive as the caller promises.
-        unsafe { object.as_ref() }.map(|object| &object.memory).ok_or(Fault::Null("pool"))
-    }
-}
-
-/// A pool for each device, by the device's number: one Python object serves every device, as CuPy's own does.
-pub struct ForebayCupyPools {
-    pools: Box<[Arc<Ordered>]>,
-}
-
-impl ForebayCupyPools {
-    /// # Safety
-    /// `object` is NULL or came from `forebay_cupy_pools_create`, and outlives the returned reference.
     unsafe fn get<'a>(object: *const Self, device: c_int) -> Result<&'a Ordered, Fault> {
         // SAFETY: not NULL after the check, and alive as the caller promises.
-        let Self { pools } = unsafe { object.as_ref() }.ok_or(Fault::Null("pools"))?;
-        let pool = usize::try_from(device).ok().and_then(|device| pools.get(device));
-        pool.map(Arc::as_ref).ok_or_else(|| {
-            Error::invalid(format_args!("device is {device}; there are pools of {} devices, from 0", pools.len()))
-                .into()
+        let Self { devices } = unsafe { object.as_ref() }.ok_or(Fault::Null("pool"))?;
+        let part = usize::try_from(device).ok().and_then(|device| devices.get(device));
+        part.map(Arc::as_ref).ok_or_else(|| {
+            let count = devices.len();
+            Error::invalid(format_args!("device is {device}; the pool has {count} devices, counted from 0")).into()
         })
     }
 }
@@ -67,21 +55,29 @@ impl Target for Ordered {
     }
 }
 
-/// A pool for CuPy on a resource of a device, without a limit. It holds the resource. The caller owns the object and frees
-/// it with `forebay_cupy_pool_destroy`. Any thread.
+/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The caller
+/// owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
 ///
 /// # Safety
-/// `resource` is NULL or a live resource object; `out` is NULL or may be written.
+/// `resources` is NULL or `count` resource objects, each NULL or alive; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_pool_create(
-    resource: *const ForebayResource,
+    resources: *const *const ForebayResource,
+    count: u32,
     out: *mut *mut ForebayCupyPool,
 ) -> ForebayStatus {
     guard::status(|| {
+        if resources.is_null() {
+            return Err(Fault::Null("resources"));
+        }
         // SAFETY: as the caller promises.
-        let (resource, out) = unsafe { (ForebayResource::get(resource)?, output(out, "out")?) };
-        let memory = Arc::new(Ordered::new(Arc::clone(resource))?);
-        out.write(Box::into_raw(Box::new(ForebayCupyPool { memory })));
+        let (given, out) = unsafe { (std::slice::from_raw_parts(resources, count as usize), output(out, "out")?) };
+        let devices = given
+            .iter()
+            // SAFETY: as the caller promises.
+            .map(|&resource| Ok(Ordered::of(unsafe { ForebayResource::get(resource)? })?))
+            .collect::<Result<_, Fault>>()?;
+        out.write(Box::into_raw(Box::new(ForebayCupyPool { devices })));
         Ok(())
     })
 }
@@ -101,16 +97,20 @@ pub unsafe extern "C" fn forebay_cupy_pool_destroy(pool: *mut ForebayCupyPool) {
     });
 }
 
-/// Sets the most bytes that may be in use of the resource's pool, whoever uses them, when this pool allocates; 0: no
-/// limit. Any thread.
+/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates from it;
+/// 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pool_set_limit(pool: *mut ForebayCupyPool, bytes: u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_cupy_pool_set_limit(
+    pool: *mut ForebayCupyPool,
+    device: i32,
+    bytes: u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
-        unsafe { ForebayCupyPool::get(pool)? }.set_limit(bytes);
+        unsafe { ForebayCupyPool::get(pool, device)? }.set_limit(bytes);
         Ok(())
     })
 }
@@ -120,80 +120,42 @@ pub unsafe extern "C" fn forebay_cupy_pool_set_limit(pool: *mut ForebayCupyPool,
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pool_get_limit(pool: *const ForebayCupyPool, out: *mut u64) -> ForebayStatus {
+pub unsafe extern "C" fn forebay_cupy_pool_get_limit(
+    pool: *const ForebayCupyPool,
+    device: i32,
+    out: *mut u64,
+) -> ForebayStatus {
     guard::status(|| {
         // SAFETY: as the caller promises.
-        let (pool, out) = unsafe { (ForebayCupyPool::get(pool)?, output(out, "out")?) };
+        let (pool, out) = unsafe { (ForebayCupyPool::get(pool, device)?, output(out, "out")?) };
         out.write(pool.limit());
         Ok(())
     })
 }
 
-/// One object for CuPy of a pool for each device, `pools[0]` that of device 0 and so on: the `param` of the two hooks below.
-/// It holds what the pools hold. The caller owns the object and frees it with `forebay_cupy_pools_destroy`. Any thread.
-///
-/// # Safety
-/// `pools` is NULL or `count` pool objects, each NULL or alive; `out` is NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pools_create(
-    pools: *const *const ForebayCupyPool,
-    count: u32,
-    out: *mut *mut ForebayCupyPools,
-) -> ForebayStatus {
-    guard::status(|| {
-        if pools.is_null() {
-            return Err(Fault::Null("pools"));
-        }
-        // SAFETY: as the caller promises.
-        let (given, out) = unsafe { (std::slice::from_raw_parts(pools, count as usize), output(out, "out")?) };
-        let pools = given
-            .iter()
-            // SAFETY: as the caller promises.
-            .map(|&pool| unsafe { ForebayCupyPool::get(pool) }.cloned())
-            .collect::<Result<_, Fault>>()?;
-        out.write(Box::into_raw(Box::new(ForebayCupyPools { pools })));
-        Ok(())
-    })
-}
-
-/// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
-///
-/// # Safety
-/// `pools` is NULL or came from `forebay_cupy_pools_create`, is not used after this call, and no other call on it is under
-/// way.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pools_destroy(pools: *mut ForebayCupyPools) {
-    let _ = guard::status(|| {
-        if !pools.is_null() {
-            // SAFETY: as the caller promises.
-            drop(unsafe { Box::from_raw(pools) });
-        }
-        Ok(())
-    });
-}
-
-/// Allocates `size` bytes, rounded up to 512, of the pool of `device` in the order of CuPy's current stream. `param` is a
-/// forebay_cupy_pools. Fails as `forebay_cupy_malloc` does.
+/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream. `param` is a
+/// forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL. `param` is such an object that lives as long as what was allocated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn forebay_cupy_pools_malloc(
+pub unsafe extern "C-unwind" fn forebay_cupy_pool_malloc(
     param: *mut c_void,
     size: usize,
     device: c_int,
 ) -> *mut c_void {
     // SAFETY: as the caller promises.
-    allocator::malloc(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, size, device)
+    allocator::malloc(|| unsafe { ForebayCupyPool::get(param.cast(), device) }, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream, so that who waits for that stream has its memory. If that is not the
-/// stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer that the pool of `device` did not give is refused. Never raises.
+/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that is not
+/// the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer
+/// that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_cupy_pools_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
+pub unsafe extern "C" fn forebay_cupy_pool_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    allocator::free(|| unsafe { ForebayCupyPools::get(param.cast(), device) }, ptr, device);
+    allocator::free(|| unsafe { ForebayCupyPool::get(param.cast(), device) }, ptr, device);
 }
