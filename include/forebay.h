@@ -140,9 +140,9 @@ typedef enum {
   FOREBAY_LOG_LEVEL_DEBUG = 4,
 } forebay_log_level;
 
-/// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called on a thread that
-/// is in a call of this library, before that returns, without any of the library's locks held; on several threads at once. Must
-/// not call this library, take a lock that is held around calls of it, or throw.
+/// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called
+/// on a thread that is in a call of this library, before that returns, without any of the library's locks held; on
+/// several threads at once. Must not call this library, take a lock that is held around calls of it, or throw.
 typedef void (*forebay_log_fn)(void *user, uint32_t level, const char *message);
 
 /// A short English text for a status; "unknown status" for any other number. Static; never NULL.
@@ -159,10 +159,10 @@ uint32_t forebay_version_number(void);
 /// The version of the library in use as text, e.g. "0.1.0". Static; never NULL. Any thread.
 const char *forebay_version(void);
 
-/// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns the old
-/// callback is not called any more. What happens on the library's own threads is told by the next call of any other.
-/// The same callback with the same `user` again gets another level, at once. While there is a callback nothing is printed but what
-/// the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
+/// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns
+/// the old callback is not called any more. What happens on the library's own threads is told by the next call of any
+/// other. The same callback with the same `user` again gets another level, at once. While there is a callback nothing
+/// is printed but what the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
 ///
 /// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
 forebay_status forebay_log_set_callback(forebay_log_fn callback,
@@ -208,7 +208,8 @@ typedef struct {
   uint64_t limit;
   /// The same as a share of the device's memory, above 0 and up to 1; 0: none. FOREBAY_FRACTION.
   double fraction;
-  /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool. FOREBAY_MAX_CHUNK.
+  /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool.
+  /// FOREBAY_MAX_CHUNK.
   uint64_t max_chunk;
   /// Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
   uint32_t location;
@@ -216,8 +217,8 @@ typedef struct {
   int32_t numa_id;
   /// 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
   uint32_t grow_first;
-  /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked for.
-  /// FOREBAY_GIVE_BACK_MS.
+  /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only
+  /// when asked for. FOREBAY_GIVE_BACK_MS.
   uint32_t give_back_ms;
   /// Zero.
   uint64_t reserved[7];
@@ -225,7 +226,8 @@ typedef struct {
 
 /// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not
+/// written.
 forebay_status forebay_pool_options_init(forebay_pool_options *options);
 
 /// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
@@ -344,8 +346,9 @@ forebay_status forebay_pool_free_after_all(forebay_pool *pool,
 /// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
 forebay_status forebay_pool_record_use(forebay_pool *pool, void *ptr, void *stream);
 
-/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
-/// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
+/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more
+/// than 64 KiB and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may
+/// be used. Any thread.
 forebay_status forebay_pool_block_size(forebay_pool *pool,
                                        const void *ptr,
                                        uint64_t *out);
@@ -415,14 +418,15 @@ forebay_status forebay_stream_destroy(forebay_pool *pool,
                                       int32_t device,
                                       void *stream);
 
-/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
-/// thread.
+/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`.
+/// Any thread.
 forebay_status forebay_stream_synchronize(forebay_pool *pool,
                                           int32_t device,
                                           void *stream);
 
-/// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
-/// the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.
+/// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns
+/// before the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any
+/// thread.
 forebay_status forebay_pool_copy(forebay_pool *pool,
                                  int32_t device,
                                  void *to,
@@ -438,9 +442,9 @@ forebay_status forebay_pool_fill(forebay_pool *pool,
                                  uint64_t bytes,
                                  void *stream);
 
-/// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed and
-/// beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays the
-/// caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
+/// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed
+/// and beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays
+/// the caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
 /// memory that is page-locked already.
@@ -642,8 +646,8 @@ typedef struct {
 /// Takes one block. Must not throw; may use the pool.
 typedef void (*forebay_block_fn)(void *context, const forebay_block *block);
 
-/// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not call
-/// this library, wait for anybody who may be in it, or throw.
+/// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not
+/// call this library, wait for anybody who may be in it, or throw.
 typedef void (*forebay_mapping_fn)(void *user, int32_t device, uint32_t what, void *ptr, uint64_t bytes);
 
 /// A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
@@ -670,15 +674,15 @@ forebay_status forebay_pool_report(const forebay_pool *pool,
                                    size_t capacity,
                                    size_t *needed);
 
-/// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
-/// one place to another is in neither, and the sums would not fit.
+/// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a
+/// block on its way from one place to another is in neither, and the sums would not fit.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
 forebay_status forebay_pool_check(const forebay_pool *pool,
                                   int32_t device);
 
-/// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
-/// not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
+/// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that
+/// do not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
 forebay_status forebay_pool_snapshot(const forebay_pool *pool,
                                      int32_t device,
                                      forebay_block_fn visit,
@@ -686,7 +690,8 @@ forebay_status forebay_pool_snapshot(const forebay_pool *pool,
 
 /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
 /// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any thread.
+/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any
+/// thread.
 forebay_status forebay_pool_set_mapping_observer(forebay_pool *pool,
                                                  int32_t device,
                                                  forebay_mapping_fn observer,
@@ -726,10 +731,10 @@ forebay_status forebay_pool_private_release(forebay_pool *pool,
                                             int32_t device,
                                             uint64_t id);
 
-/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
-/// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
-/// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
-/// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does
+/// not say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is
+/// called. Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such
+/// capture may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
 forebay_status forebay_pool_release_captures(forebay_pool *pool,
                                              int32_t device,
                                              uint64_t *captures);
@@ -895,8 +900,8 @@ typedef struct {
   uint32_t ipc_enabled;
   /// The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
   int32_t numa_id;
-  /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
-  /// Streams of every device can be used.
+  /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+  /// current. Streams of every device can be used.
   int32_t device;
   /// 1: Forebay's own pinned pool, whatever the driver has.
   uint32_t own_pool;
@@ -922,7 +927,8 @@ typedef struct {
   uint32_t preferred_location_type;
   /// The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
   int32_t preferred_location;
-  /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+  /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+  /// current.
   int32_t device;
   /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
   uint64_t handle;
@@ -1044,18 +1050,18 @@ forebay_status forebay_virtual_resource_options_init(forebay_virtual_resource_op
 forebay_status forebay_host_resource_options_init(forebay_host_resource_options *options);
 
 /// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
-/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
-/// it with `forebay_resource_destroy`. Any thread.
+/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and
+/// frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
 forebay_status forebay_device_resource_create(int32_t device,
                                               const forebay_device_resource_options *options,
                                               forebay_resource **out);
 
-/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
-/// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
-/// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
-/// it with `forebay_resource_destroy`. Any thread.
+/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that
+/// is current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own
+/// pinned pool answers. A pool with IPC and without a `numa_id` lies on the node nearest to `device`; a `numa_id` is
+/// used in any case. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
 /// Forebay's own pool is ready at once.
@@ -1063,8 +1069,8 @@ forebay_status forebay_pinned_resource_create(const forebay_pinned_resource_opti
                                               forebay_resource **out);
 
 /// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
-/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
-/// the object and frees it with `forebay_resource_destroy`. Any thread.
+/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller
+/// owns the object and frees it with `forebay_resource_destroy`. Any thread.
 forebay_status forebay_managed_resource_create(const forebay_managed_resource_options *options,
                                                forebay_resource **out);
 
@@ -1079,8 +1085,8 @@ forebay_status forebay_virtual_resource_create(int32_t device,
                                                forebay_resource **out);
 
 /// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
-/// with `forebay_resource_destroy`. Any thread.
+/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object
+/// and frees it with `forebay_resource_destroy`. Any thread.
 forebay_status forebay_host_resource_create(const forebay_host_resource_options *options,
                                             forebay_resource **out);
 
@@ -1094,9 +1100,9 @@ forebay_status forebay_pool_resource_create(forebay_pool *pool,
 /// owns ends with it. NULL is fine.
 void forebay_resource_destroy(forebay_resource *resource);
 
-/// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back to
-/// the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool that
-/// is not owned. Any thread.
+/// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back
+/// to the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool
+/// that is not owned. Any thread.
 forebay_status forebay_resource_close(forebay_resource *resource);
 
 /// Allocates `bytes`, usable by work queued on `stream` from now on, as a buffer that the caller owns and frees with
@@ -1129,8 +1135,9 @@ forebay_status forebay_resource_allocate_pointer(forebay_resource *resource,
 /// Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
 /// closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer, also one
-/// that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes then.
+/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer,
+/// also one that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes
+/// then.
 forebay_status forebay_resource_deallocate(forebay_resource *resource,
                                            void *ptr,
                                            uint64_t bytes,
@@ -1174,11 +1181,11 @@ forebay_status forebay_resource_set_peer_access(forebay_resource *resource,
 /// Gives idle memory back to the system until at most `keep` bytes are held. Any thread.
 forebay_status forebay_resource_trim(forebay_resource *resource, uint64_t keep);
 
-/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are kept,
-/// as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free, which they
-/// are up to the device's memory or twice the first size; else it moves, and the old address is unmapped once `stream` has
-/// done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options. Descriptors of the
-/// buffer for other processes end with the change. Any thread.
+/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are
+/// kept, as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free,
+/// which they are up to the device's memory or twice the first size; else it moves, and the old address is unmapped
+/// once `stream` has done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options.
+/// Descriptors of the buffer for other processes end with the change. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for a resource of another kind, FOREBAY_STATUS_INVALID_ARGUMENT for a buffer of
 /// another resource, FOREBAY_STATUS_BUSY while a DLPack tensor of the buffer is alive.
@@ -1234,12 +1241,12 @@ typedef struct {
   uint64_t reserved[3];
 } forebay_buffer_info;
 
-/// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`; with
-/// `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the object and
-/// frees it with `forebay_buffer_destroy`. Any thread.
+/// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`;
+/// with `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the
+/// object and frees it with `forebay_buffer_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size. Nothing
-/// is taken over then.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size.
+/// Nothing is taken over then.
 forebay_status forebay_buffer_from_handle(void *ptr,
                                           uint64_t bytes,
                                           forebay_resource *resource,
@@ -1285,8 +1292,8 @@ forebay_status forebay_buffer_clone(const forebay_buffer *src,
 
 /// Repeats the low `width` bytes of `value` (1, 2 or 4; little end first) over the buffer, on `stream`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple of
-/// the width.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple
+/// of the width.
 forebay_status forebay_buffer_fill(forebay_buffer *buffer,
                                    uint32_t value,
                                    uint32_t width,
@@ -1306,8 +1313,8 @@ typedef struct {
   uint8_t bytes[256];
 } forebay_ipc_descriptor;
 
-/// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
-/// stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
+/// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the
+/// memory stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
 forebay_status forebay_buffer_to_dlpack(forebay_buffer *buffer,
                                         struct DLManagedTensorVersioned **out);
 
@@ -1315,11 +1322,11 @@ forebay_status forebay_buffer_to_dlpack(forebay_buffer *buffer,
 forebay_status forebay_buffer_to_dlpack_legacy(forebay_buffer *buffer, struct DLManagedTensor **out);
 
 /// A buffer of a tensor's memory: CUDA, pinned, managed or host memory, any shape and type, contiguous in C order. On
-/// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's. `stream`
-/// is what close is ordered by. Any thread.
+/// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's.
+/// `stream` is what close is ordered by. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only tensors;
-/// FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
+/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only
+/// tensors; FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
 forebay_status forebay_buffer_from_dlpack(struct DLManagedTensorVersioned *tensor,
                                           void *stream,
                                           forebay_buffer **out);
@@ -1329,14 +1336,14 @@ forebay_status forebay_buffer_from_dlpack_legacy(struct DLManagedTensor *tensor,
                                                  void *stream,
                                                  forebay_buffer **out);
 
-/// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or "dltensor_versioned":
-/// calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds Python's lock, as every
-/// destructor of a capsule does. Pass its address to PyCapsule_New.
+/// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or
+/// "dltensor_versioned": calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds
+/// Python's lock, as every destructor of a capsule does. Pass its address to PyCapsule_New.
 void forebay_dlpack_capsule_delete(void *capsule);
 
-/// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor by
-/// SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to keep it.
-/// `uuid` has room for 16 bytes. Any thread.
+/// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor
+/// by SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to
+/// keep it. `uuid` has room for 16 bytes. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool without IPC and for a mapped one, FOREBAY_STATUS_UNSUPPORTED for a
 /// resource that is not a pool of the driver: its buffers are shared one by one.
@@ -1344,20 +1351,20 @@ forebay_status forebay_resource_get_allocation_handle(forebay_resource *resource
                                                       int32_t *fd,
                                                       uint8_t *uuid);
 
-/// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's buffers.
-/// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned memory the one
-/// in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it after
-/// the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is given
-/// and `fd` is not looked at. A named pool is registered. Any thread.
+/// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's
+/// buffers. `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned
+/// memory the one in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it
+/// after the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is
+/// given and `fd` is not looked at. A named pool is registered. Any thread.
 forebay_status forebay_resource_from_allocation_handle(uint32_t kind,
                                                        int32_t device,
                                                        int32_t fd,
                                                        const uint8_t *uuid,
                                                        forebay_resource **out);
 
-/// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the one
-/// that was registered before under that key, if it is still held by anybody, else this one; a new object, the caller's.
-/// The registry keeps nothing alive. Any thread.
+/// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the
+/// one that was registered before under that key, if it is still held by anybody, else this one; a new object, the
+/// caller's. The registry keeps nothing alive. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool of this process.
 forebay_status forebay_resource_register(forebay_resource *resource,
@@ -1374,16 +1381,16 @@ forebay_status forebay_resource_from_registry(const uint8_t *uuid, forebay_resou
 forebay_status forebay_ipc_serve(void);
 
 /// Names the buffer for other processes. Keep it open until they have mapped it; what is mapped stays valid whatever
-/// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer can
-/// reach other blocks in the same chunks. Any thread.
+/// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer
+/// can reach other blocks in the same chunks. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot be
-/// shared, such as a Forebay pool's on a device without virtual memory management.
+/// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot
+/// be shared, such as a Forebay pool's on a device without virtual memory management.
 forebay_status forebay_buffer_get_ipc_descriptor(forebay_buffer *buffer,
                                                  forebay_ipc_descriptor *out);
 
-/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with the
-/// memory. Any thread.
+/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with
+/// the memory. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
 forebay_status forebay_ipc_descriptor_size(const forebay_ipc_descriptor *descriptor,
@@ -1413,8 +1420,8 @@ forebay_status forebay_ipc_export(forebay_pool *pool,
                                   const void *ptr,
                                   forebay_ipc_descriptor *out);
 
-/// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy handle.
-/// Any thread.
+/// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy
+/// handle. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for memory without such a handle.
 forebay_status forebay_ipc_export_foreign(const void *ptr,
@@ -1428,7 +1435,8 @@ forebay_status forebay_ipc_export_foreign(const void *ptr,
  * @{
  */
 
-/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every device.
+/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every
+/// device.
 typedef struct forebay_cupy_pool forebay_cupy_pool;
 
 /// Gives the stream that CuPy's calling thread uses on a device now.
@@ -1446,31 +1454,31 @@ void forebay_cupy_set_stream_getter(forebay_stream_getter getter);
 /// shared pool.
 ///
 /// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
-/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
-/// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
-/// there is no C++ runtime either.
+/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value
+/// after which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL
+/// where there is no C++ runtime either.
 void *forebay_cupy_malloc(void *param,
                           size_t size,
                           int device);
 
-/// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
-/// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
-/// raises: CuPy frees in destructors, also while the interpreter ends.
+/// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy
+/// frees an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing.
+/// Never raises: CuPy frees in destructors, also while the interpreter ends.
 void forebay_cupy_free(void *param,
                        void *ptr,
                        int device);
 
 /// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
-/// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
-/// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
-/// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
-/// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
-/// allocation. NULL for both: nobody is told. Any thread.
+/// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives
+/// there is looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five
+/// integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the
+/// address (0 if there is none) and by how many bytes the pool has grown. It answers whether there are hooks; an
+/// exception of it ends the allocation. NULL for both: nobody is told. Any thread.
 void forebay_cupy_set_memory_hooks(forebay_hook_getter getter,
                                    void *tell);
 
-/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The caller
-/// owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
+/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The
+/// caller owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
 forebay_status forebay_cupy_pool_create(const forebay_resource *const *resources,
                                         uint32_t count,
                                         forebay_cupy_pool **out);
@@ -1478,8 +1486,8 @@ forebay_status forebay_cupy_pool_create(const forebay_resource *const *resources
 /// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
 void forebay_cupy_pool_destroy(forebay_cupy_pool *pool);
 
-/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates from it;
-/// 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
+/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates
+/// from it; 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
 forebay_status forebay_cupy_pool_set_limit(forebay_cupy_pool *pool,
                                            int32_t device,
                                            uint64_t bytes);
@@ -1487,15 +1495,15 @@ forebay_status forebay_cupy_pool_set_limit(forebay_cupy_pool *pool,
 /// That limit; 0 for none. Any thread.
 forebay_status forebay_cupy_pool_get_limit(const forebay_cupy_pool *pool, int32_t device, uint64_t *out);
 
-/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream. `param` is a
-/// forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
+/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream.
+/// `param` is a forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
 void *forebay_cupy_pool_malloc(void *param,
                                size_t size,
                                int device);
 
-/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that is not
-/// the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer
-/// that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
+/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that
+/// is not the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has.
+/// A pointer that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
 void forebay_cupy_pool_free(void *param,
                             void *ptr,
                             int device);
@@ -1545,8 +1553,8 @@ void forebay_torch_reset(void);
 void forebay_torch_memory_fraction(double fraction,
                                    int device);
 
-/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error` for
-/// a pointer into no live block.
+/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error`
+/// for a pointer into no live block.
 void *forebay_torch_base_alloc(void *ptr,
                                size_t *size);
 
@@ -1555,9 +1563,10 @@ void *forebay_torch_base_alloc(void *ptr,
 void forebay_torch_record_stream(void *ptr,
                                  void *stream);
 
-/// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
-/// `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every stream.
-/// Throws `std::runtime_error`, always on a device without virtual memory management, which has no private pools.
+/// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this
+/// id. `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every
+/// stream. Throws `std::runtime_error`, always on a device without virtual memory management, which has no private
+/// pools.
 void forebay_torch_begin_allocate_to_pool(int device,
                                           uint64_t id_first,
                                           uint64_t id_second,
@@ -1577,9 +1586,10 @@ void forebay_torch_release_pool(int device,
 /// Returns FOREBAY_STATUS_BAD_FREE unless one starts there that PyTorch has.
 forebay_status forebay_torch_block_at(const void *ptr, forebay_torch_block *out);
 
-/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream `current` has
-/// now: the one that is current where a program frees it, and may have used it. A block of a private pool stays in the order
-/// of its own stream, and a `current` that is being captured is not asked. `out` learns what the block was. Any thread.
+/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream
+/// `current` has now: the one that is current where a program frees it, and may have used it. A block of a private pool
+/// stays in the order of its own stream, and a `current` that is being captured is not asked. `out` learns what the
+/// block was. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr` that PyTorch has.
 forebay_status forebay_torch_free_while(void *ptr,
@@ -1605,8 +1615,8 @@ forebay_status forebay_torch_pool_use_count(int device, uint64_t id_first, uint6
 /// Returns FOREBAY_STATUS_BAD_FREE unless a live block starts at `ptr`.
 forebay_status forebay_torch_pool_of(const void *ptr, uint64_t *id_first, uint64_t *id_second);
 
-/// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back: how
-/// a pool is put back into an earlier state. Any thread.
+/// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back:
+/// how a pool is put back into an earlier state. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there,
 /// FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.

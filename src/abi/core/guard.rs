@@ -1,8 +1,9 @@
-//! The one place where panics stop, and where a child of `fork` is turned away. Everything exported runs inside one of these.
+//! The one place where panics stop, and where a child of `fork` is turned away. Everything exported runs inside one of
+//! these.
 //!
-//! In such a child the driver does not work, locks that other threads of the parent held stay locked, and what the objects name is
-//! the parent's. So nothing below is called there, not even to end an object: its few bytes stay. What is served without a
-//! guard, the fast path, finds no stream there (`pool/cache/thread_cache.rs`).
+//! In such a child the driver does not work, locks that other threads of the parent held stay locked, and what the
+//! objects name is the parent's. So nothing below is called there, not even to end an object: its few bytes stay. What
+//! is served without a guard, the fast path, finds no stream there (`pool/cache/thread_cache.rs`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,7 +58,8 @@ impl Fault {
     }
 }
 
-/// Runs `work`, unless this is a child of `fork`; a panic becomes a fault. What went wrong is kept as the thread's last error.
+/// Runs `work`, unless this is a child of `fork`; a panic becomes a fault. What went wrong is kept as the thread's last
+/// error.
 #[inline]
 pub(crate) fn result<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     if process::is_forked() {

@@ -27,15 +27,15 @@ pub enum ForebayLogLevel {
     Debug = 4,
 }
 
-/// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called on a thread that
-/// is in a call of this library, before that returns, without any of the library's locks held; on several threads at once. Must
-/// not call this library, take a lock that is held around calls of it, or throw.
+/// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called
+/// on a thread that is in a call of this library, before that returns, without any of the library's locks held; on
+/// several threads at once. Must not call this library, take a lock that is held around calls of it, or throw.
 pub type ForebayLogFn = Option<unsafe extern "C" fn(user: *mut c_void, level: u32, message: *const c_char)>;
 
-/// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns the old
-/// callback is not called any more. What happens on the library's own threads is told by the next call of any other.
-/// The same callback with the same `user` again gets another level, at once. While there is a callback nothing is printed but what
-/// the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
+/// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns
+/// the old callback is not called any more. What happens on the library's own threads is told by the next call of any
+/// other. The same callback with the same `user` again gets another level, at once. While there is a callback nothing
+/// is printed but what the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
 ///
 /// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
 ///

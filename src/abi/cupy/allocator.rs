@@ -1,4 +1,5 @@
-//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`, on a pool of Forebay's. `cupy_pool` has those on other resources.
+//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`, on a pool of Forebay's. `cupy_pool` has those on other
+//! resources.
 //!
 //! CuPy passes no stream; its current stream is had from a C function of CuPy's own, set once with
 //! `forebay_cupy_set_stream_getter`. It holds the GIL in every call and does not check for NULL, so a failed allocation
@@ -195,9 +196,9 @@ pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
 /// shared pool.
 ///
 /// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
-/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value after
-/// which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL where
-/// there is no C++ runtime either.
+/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value
+/// after which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL
+/// where there is no C++ runtime either.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL. `param` is NULL or a pool object that lives as long as what was allocated.
@@ -207,9 +208,9 @@ pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: us
     malloc(|| unsafe { named(param) }, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy frees
-/// an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing. Never
-/// raises: CuPy frees in destructors, also while the interpreter ends.
+/// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy
+/// frees an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing.
+/// Never raises: CuPy frees in destructors, also while the interpreter ends.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.

@@ -1,7 +1,7 @@
 //! CuPy's memory hooks (`cupy.cuda.MemoryHook`), told of what is allocated and freed here.
 //!
-//! CuPy's own pools call them; for a C function allocator nobody does. The container that a thread has for them is had from a C
-//! function of CuPy's own, once, so a program without hooks pays for a look into it.
+//! CuPy's own pools call them; for a C function allocator nobody does. The container that a thread has for them is had
+//! from a C function of CuPy's own, once, so a program without hooks pays for a look into it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -50,7 +50,8 @@ fn tell(event: Event, device: c_int, size: u64, at: *mut c_void, grown: u64) -> 
     unsafe { exception::call(function, [event as u64, device as u64, size, at as u64, grown]) }
 }
 
-/// One allocation with hooks around it. `held` says what the pool holds, `allocate` gives `None` with an exception pending.
+/// One allocation with hooks around it. `held` says what the pool holds, `allocate` gives `None` with an exception
+/// pending.
 ///
 /// errors: an exception is pending; with it the block that was allocated, if a hook was what failed.
 pub(crate) fn malloc(
@@ -96,11 +97,11 @@ pub(crate) fn free(at: *mut c_void, size: u64, device: c_int, free: impl FnOnce(
 }
 
 /// Says how CuPy's memory hooks are found and called. `getter` is the C function inside the capsule
-/// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives there is
-/// looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five integers: what
-/// happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the address (0 if there
-/// is none) and by how many bytes the pool has grown. It answers whether there are hooks; an exception of it ends the
-/// allocation. NULL for both: nobody is told. Any thread.
+/// `cupy.cuda.memory_hook.__pyx_capi__["get_memory_hooks"]`; it is asked once in each Python thread, and what it gives
+/// there is looked at from then on. `tell` is a Python function (a `PyObject *`, which the caller keeps alive) of five
+/// integers: what happens (0 before an allocation, 1 after it, 2 before a free, 3 after it), the device, the bytes, the
+/// address (0 if there is none) and by how many bytes the pool has grown. It answers whether there are hooks; an
+/// exception of it ends the allocation. NULL for both: nobody is told. Any thread.
 ///
 /// # Safety
 /// `tell` is NULL or a Python function that lives until another one is set.

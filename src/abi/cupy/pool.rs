@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::resource::stream_tracking::Ordered;
 use crate::units::{Address, GRAIN, StreamHandle};
 
-/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every device.
+/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every
+/// device.
 pub struct ForebayCupyPool {
     devices: Box<[Arc<Ordered>]>,
 }
@@ -55,8 +56,8 @@ impl Target for Ordered {
     }
 }
 
-/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The caller
-/// owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
+/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The
+/// caller owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
 ///
 /// # Safety
 /// `resources` is NULL or `count` resource objects, each NULL or alive; `out` is NULL or may be written.
@@ -97,8 +98,8 @@ pub unsafe extern "C" fn forebay_cupy_pool_destroy(pool: *mut ForebayCupyPool) {
     });
 }
 
-/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates from it;
-/// 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
+/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates
+/// from it; 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -133,8 +134,8 @@ pub unsafe extern "C" fn forebay_cupy_pool_get_limit(
     })
 }
 
-/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream. `param` is a
-/// forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
+/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream.
+/// `param` is a forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL. `param` is such an object that lives as long as what was allocated.
@@ -148,9 +149,9 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pool_malloc(
     allocator::malloc(|| unsafe { ForebayCupyPool::get(param.cast(), device) }, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that is not
-/// the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has. A pointer
-/// that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
+/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that
+/// is not the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has.
+/// A pointer that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.

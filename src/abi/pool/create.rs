@@ -31,7 +31,8 @@ pub struct ForebayPoolOptions {
     pub limit: u64,
     /// The same as a share of the device's memory, above 0 and up to 1; 0: none. FOREBAY_FRACTION.
     pub fraction: f64,
-    /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool. FOREBAY_MAX_CHUNK.
+    /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool.
+    /// FOREBAY_MAX_CHUNK.
     pub max_chunk: u64,
     /// Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
     pub location: u32,
@@ -39,8 +40,8 @@ pub struct ForebayPoolOptions {
     pub numa_id: i32,
     /// 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
     pub grow_first: u32,
-    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked for.
-    /// FOREBAY_GIVE_BACK_MS.
+    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only
+    /// when asked for. FOREBAY_GIVE_BACK_MS.
     pub give_back_ms: u32,
     /// Zero.
     pub reserved: [u64; 7],
@@ -110,7 +111,8 @@ unsafe fn read(options: *const ForebayPoolOptions) -> Result<Options, Fault> {
 
 /// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not written.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not
+/// written.
 ///
 /// # Safety
 /// `options` is NULL or may be written.

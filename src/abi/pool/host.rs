@@ -9,9 +9,9 @@ use crate::abi::core::versioned::flag;
 use crate::driver::HostFlags;
 use crate::error::Error;
 
-/// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed and
-/// beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays the
-/// caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
+/// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed
+/// and beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays
+/// the caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
 /// memory that is page-locked already.

@@ -126,8 +126,8 @@ unsafe extern "C" fn malloc_slow(
     })
 }
 
-/// A block of a pool, for a hook: the fast path without a guard, which it does not need, and the slow path in one. What goes wrong there
-/// is the thread's last error already.
+/// A block of a pool, for a hook: the fast path without a guard, which it does not need, and the slow path in one. What
+/// goes wrong there is the thread's last error already.
 #[inline(always)]
 pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address, Fault> {
     match pool.malloc_fast(bytes, device, stream, tag) {
@@ -136,8 +136,8 @@ pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandl
     }
 }
 
-/// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it. What goes wrong is put into the log:
-/// a `hook` has no answer.
+/// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it. What goes wrong
+/// is put into the log: a `hook` has no answer.
 #[inline(always)]
 pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, behind: Behind, hook: &'static str) {
     if pool.free_fast(at, stream, |_, _, _| Some(())).is_none() {
@@ -262,8 +262,9 @@ pub unsafe extern "C" fn forebay_pool_record_use(
     })
 }
 
-/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more than 64 KiB
-/// and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may be used. Any thread.
+/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more
+/// than 64 KiB and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may
+/// be used. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.

@@ -63,10 +63,10 @@ pub unsafe extern "C" fn forebay_pool_private_release(pool: *mut ForebayPool, de
     })
 }
 
-/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does not
-/// say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is called.
-/// Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such capture
-/// may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does
+/// not say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is
+/// called. Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such
+/// capture may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `captures` is NULL or may be written.

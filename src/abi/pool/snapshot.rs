@@ -67,13 +67,13 @@ pub enum ForebayMapping {
     Unmapped = 1,
 }
 
-/// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not call
-/// this library, wait for anybody who may be in it, or throw.
+/// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not
+/// call this library, wait for anybody who may be in it, or throw.
 pub type ForebayMappingFn =
     Option<unsafe extern "C" fn(user: *mut c_void, device: i32, what: u32, ptr: *mut c_void, bytes: u64)>;
 
-/// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that do
-/// not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
+/// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that
+/// do not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `visit` may be called with `context` as said.
@@ -99,7 +99,8 @@ pub unsafe extern "C" fn forebay_pool_snapshot(
 
 /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
 /// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any thread.
+/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any
+/// thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `observer` may be called with `user` as said, on any thread.

@@ -232,8 +232,8 @@ pub unsafe extern "C" fn forebay_pool_report(
     })
 }
 
-/// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a block on its way from
-/// one place to another is in neither, and the sums would not fit.
+/// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a
+/// block on its way from one place to another is in neither, and the sums would not fit.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
 ///

@@ -92,8 +92,8 @@ pub unsafe extern "C" fn forebay_stream_destroy(
     })
 }
 
-/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`. Any
-/// thread.
+/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`.
+/// Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -112,8 +112,9 @@ pub unsafe extern "C" fn forebay_stream_synchronize(
     })
 }
 
-/// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns before
-/// the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any thread.
+/// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns
+/// before the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any
+/// thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; both ranges stay valid until the copy is done.

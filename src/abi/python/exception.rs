@@ -76,7 +76,8 @@ pub(crate) fn without_lock(work: impl FnOnce()) {
     }
 }
 
-/// What is called in allocations and frees, some of it in each: looked up once, since a look-up costs more than such a call.
+/// What is called in allocations and frees, some of it in each: looked up once, since a look-up costs more than such a
+/// call.
 pub(crate) struct Calls {
     call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,
     pub is_true: unsafe extern "C" fn(Object) -> c_int,

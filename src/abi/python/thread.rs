@@ -1,5 +1,5 @@
-//! A Python object that each thread has for itself, asked for once: asking goes through `threading.local`, which costs more than a
-//! hit of the pool.
+//! A Python object that each thread has for itself, asked for once: asking goes through `threading.local`, which costs
+//! more than a hit of the pool.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,8 +8,8 @@ use super::exception::{self, Object};
 
 /// What one thread of the system has asked for.
 struct Kept {
-    /// Of whom: where the object comes from, and the number of the Python thread. A thread of the system can be several of
-    /// those, one after the other; no two have the same number.
+    /// Of whom: where the object comes from, and the number of the Python thread. A thread of the system can be several
+    /// of those, one after the other; no two have the same number.
     whose: Cell<(usize, u64)>,
     /// A reference of ours, or NULL.
     object: Cell<Object>,
@@ -42,8 +42,9 @@ impl Drop for Kept {
     }
 }
 
-/// Whether the object that `give` hands over for the calling Python thread is true, as a container with something in it is. It
-/// is kept, and must stay the thread's. An exception counts as true and is cleared: who is asked next raises it again, or not.
+/// Whether the object that `give` hands over for the calling Python thread is true, as a container with something in it
+/// is. It is kept, and must stay the thread's. An exception counts as true and is cleared: who is asked next raises it
+/// again, or not.
 ///
 /// # Safety
 /// `give` answers a new reference or NULL, and the GIL is held.

@@ -102,12 +102,12 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`; with
-/// `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the object and
-/// frees it with `forebay_buffer_destroy`. Any thread.
+/// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`;
+/// with `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the
+/// object and frees it with `forebay_buffer_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size. Nothing
-/// is taken over then.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size.
+/// Nothing is taken over then.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object that `ptr` came from; `bytes` bytes at `ptr` stay valid until the buffer
@@ -278,8 +278,8 @@ pub unsafe extern "C" fn forebay_buffer_clone(
 
 /// Repeats the low `width` bytes of `value` (1, 2 or 4; little end first) over the buffer, on `stream`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple of
-/// the width.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple
+/// of the width.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `stream` names a living stream.

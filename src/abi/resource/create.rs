@@ -24,8 +24,8 @@ pub(crate) fn driver() -> Result<Arc<dyn Driver>, Fault> {
 }
 
 /// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
-/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and frees
-/// it with `forebay_resource_destroy`. Any thread.
+/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and
+/// frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
 ///
@@ -46,10 +46,10 @@ pub unsafe extern "C" fn forebay_device_resource_create(
     })
 }
 
-/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that is
-/// current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own pinned pool answers. A pool with IPC and without a
-/// `numa_id` lies on the node nearest to `device`; a `numa_id` is used in any case. The caller owns the object and frees
-/// it with `forebay_resource_destroy`. Any thread.
+/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that
+/// is current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own
+/// pinned pool answers. A pool with IPC and without a `numa_id` lies on the node nearest to `device`; a `numa_id` is
+/// used in any case. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
 /// Forebay's own pool is ready at once.
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn forebay_pinned_resource_create(
 }
 
 /// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
-/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller owns
-/// the object and frees it with `forebay_resource_destroy`. Any thread.
+/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller
+/// owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_managed_resource_options_init`; `out` is NULL or may be written.
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn forebay_virtual_resource_create(
 }
 
 /// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object and frees it
-/// with `forebay_resource_destroy`. Any thread.
+/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object
+/// and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_host_resource_options_init`; `out` is NULL or may be written.

@@ -12,8 +12,8 @@ use crate::abi::core::status::ForebayStatus;
 use crate::abi::python::exception;
 use crate::resource::buffer::{Buffer, Tensor, export, export_legacy};
 
-/// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the memory
-/// stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
+/// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the
+/// memory stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `out` is NULL or may be written.
@@ -48,11 +48,11 @@ pub unsafe extern "C" fn forebay_buffer_to_dlpack_legacy(
 }
 
 /// A buffer of a tensor's memory: CUDA, pinned, managed or host memory, any shape and type, contiguous in C order. On
-/// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's. `stream`
-/// is what close is ordered by. Any thread.
+/// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's.
+/// `stream` is what close is ordered by. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only tensors;
-/// FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
+/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only
+/// tensors; FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
 ///
 /// # Safety
 /// `tensor` is NULL or valid, and nobody else calls its deleter if this succeeds; `out` is NULL or may be written.
@@ -98,9 +98,9 @@ unsafe fn take(tensor: Tensor, is_null: bool, stream: *mut c_void, out: *mut *mu
     Ok(())
 }
 
-/// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or "dltensor_versioned":
-/// calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds Python's lock, as every
-/// destructor of a capsule does. Pass its address to PyCapsule_New.
+/// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or
+/// "dltensor_versioned": calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds
+/// Python's lock, as every destructor of a capsule does. Pass its address to PyCapsule_New.
 ///
 /// # Safety
 /// `capsule` is a Python capsule, and Python's lock is held.

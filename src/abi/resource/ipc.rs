@@ -42,9 +42,9 @@ unsafe fn uuid(uuid: *const u8) -> Result<Uuid, Fault> {
 
 // ---- pools -------------------------------------------------------------------------------------------
 
-/// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor by
-/// SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to keep it.
-/// `uuid` has room for 16 bytes. Any thread.
+/// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor
+/// by SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to
+/// keep it. `uuid` has room for 16 bytes. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool without IPC and for a mapped one, FOREBAY_STATUS_UNSUPPORTED for a
 /// resource that is not a pool of the driver: its buffers are shared one by one.
@@ -75,11 +75,11 @@ fn not_a_pool() -> Error {
     Error::Unsupported("the resource is not a pool of the driver: share its buffers one by one".into())
 }
 
-/// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's buffers.
-/// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned memory the one
-/// in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it after
-/// the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is given
-/// and `fd` is not looked at. A named pool is registered. Any thread.
+/// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's
+/// buffers. `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned
+/// memory the one in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it
+/// after the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is
+/// given and `fd` is not looked at. A named pool is registered. Any thread.
 ///
 /// # Safety
 /// `uuid` is NULL or points to 16 bytes; `out` is NULL or may be written.
@@ -120,9 +120,9 @@ pub unsafe extern "C" fn forebay_resource_from_allocation_handle(
     })
 }
 
-/// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the one
-/// that was registered before under that key, if it is still held by anybody, else this one; a new object, the caller's.
-/// The registry keeps nothing alive. Any thread.
+/// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the
+/// one that was registered before under that key, if it is still held by anybody, else this one; a new object, the
+/// caller's. The registry keeps nothing alive. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool of this process.
 ///
@@ -176,11 +176,11 @@ pub extern "C" fn forebay_ipc_serve() -> ForebayStatus {
 }
 
 /// Names the buffer for other processes. Keep it open until they have mapped it; what is mapped stays valid whatever
-/// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer can
-/// reach other blocks in the same chunks. Any thread.
+/// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer
+/// can reach other blocks in the same chunks. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot be
-/// shared, such as a Forebay pool's on a device without virtual memory management.
+/// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot
+/// be shared, such as a Forebay pool's on a device without virtual memory management.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `out` is NULL or may be written.
@@ -210,8 +210,8 @@ unsafe fn decode(descriptor: *const ForebayIpcDescriptor, bytes: u64) -> Result<
     Ok(Descriptor::decode(bytes)?)
 }
 
-/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with the
-/// memory. Any thread.
+/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with
+/// the memory. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
 ///
@@ -287,8 +287,8 @@ pub unsafe extern "C" fn forebay_ipc_export(
     })
 }
 
-/// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy handle.
-/// Any thread.
+/// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy
+/// handle. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for memory without such a handle.
 ///

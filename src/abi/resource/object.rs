@@ -145,9 +145,9 @@ pub unsafe extern "C" fn forebay_resource_destroy(resource: *mut ForebayResource
     });
 }
 
-/// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back to
-/// the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool that
-/// is not owned. Any thread.
+/// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back
+/// to the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool
+/// that is not owned. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object.
@@ -229,8 +229,9 @@ pub unsafe extern "C" fn forebay_resource_allocate_pointer(
 /// Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
 /// closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer, also one
-/// that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes then.
+/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer,
+/// also one that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes
+/// then.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `stream` names a living stream.
@@ -377,11 +378,11 @@ pub unsafe extern "C" fn forebay_resource_trim(resource: *mut ForebayResource, k
     })
 }
 
-/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are kept,
-/// as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free, which they
-/// are up to the device's memory or twice the first size; else it moves, and the old address is unmapped once `stream` has
-/// done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options. Descriptors of the
-/// buffer for other processes end with the change. Any thread.
+/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are
+/// kept, as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free,
+/// which they are up to the device's memory or twice the first size; else it moves, and the old address is unmapped
+/// once `stream` has done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options.
+/// Descriptors of the buffer for other processes end with the change. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for a resource of another kind, FOREBAY_STATUS_INVALID_ARGUMENT for a buffer of
 /// another resource, FOREBAY_STATUS_BUSY while a DLPack tensor of the buffer is alive.

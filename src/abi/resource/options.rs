@@ -50,8 +50,8 @@ pub struct ForebayPinnedResourceOptions {
     pub ipc_enabled: u32,
     /// The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
     pub numa_id: i32,
-    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
-    /// Streams of every device can be used.
+    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+    /// current. Streams of every device can be used.
     pub device: i32,
     /// 1: Forebay's own pinned pool, whatever the driver has.
     pub own_pool: u32,
@@ -79,7 +79,8 @@ pub struct ForebayManagedResourceOptions {
     pub preferred_location_type: u32,
     /// The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
     pub preferred_location: i32,
-    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is current.
+    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+    /// current.
     pub device: i32,
     /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
     pub handle: u64,

@@ -92,8 +92,8 @@ pub unsafe extern "C-unwind" fn forebay_torch_memory_fraction(fraction: f64, dev
     throwing(|| Ok(shared()?.set_fraction(device, fraction)?));
 }
 
-/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error` for
-/// a pointer into no live block.
+/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error`
+/// for a pointer into no live block.
 ///
 /// # Safety
 /// Called as PyTorch does; `size` is NULL or may be written.
@@ -126,9 +126,10 @@ pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, st
     );
 }
 
-/// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this id.
-/// `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every stream.
-/// Throws `std::runtime_error`, always on a device without virtual memory management, which has no private pools.
+/// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this
+/// id. `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every
+/// stream. Throws `std::runtime_error`, always on a device without virtual memory management, which has no private
+/// pools.
 ///
 /// # Safety
 /// Called as PyTorch does; what `filter` refers to lives until the matching end.

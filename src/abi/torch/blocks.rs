@@ -1,5 +1,5 @@
-//! What Forebay's own allocator class for PyTorch asks about blocks, so that it keeps no list of its own. All of it is about
-//! the shared pool and the blocks that PyTorch has of it.
+//! What Forebay's own allocator class for PyTorch asks about blocks, so that it keeps no list of its own. All of it is
+//! about the shared pool and the blocks that PyTorch has of it.
 
 use std::ffi::c_void;
 
@@ -52,9 +52,10 @@ pub unsafe extern "C" fn forebay_torch_block_at(ptr: *const c_void, out: *mut Fo
     })
 }
 
-/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream `current` has
-/// now: the one that is current where a program frees it, and may have used it. A block of a private pool stays in the order
-/// of its own stream, and a `current` that is being captured is not asked. `out` learns what the block was. Any thread.
+/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream
+/// `current` has now: the one that is current where a program frees it, and may have used it. A block of a private pool
+/// stays in the order of its own stream, and a `current` that is being captured is not asked. `out` learns what the
+/// block was. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr` that PyTorch has.
 ///

@@ -1,5 +1,5 @@
-//! What Forebay's own allocator class for PyTorch asks of private pools, beyond PyTorch's stock hooks. All of it is about
-//! the shared pool, and pools are named by PyTorch's pairs of ids.
+//! What Forebay's own allocator class for PyTorch asks of private pools, beyond PyTorch's stock hooks. All of it is
+//! about the shared pool, and pools are named by PyTorch's pairs of ids.
 
 use std::ffi::{c_int, c_void};
 
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn forebay_torch_pool_of(
     })
 }
 
-/// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back: how
-/// a pool is put back into an earlier state. Any thread.
+/// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back:
+/// how a pool is put back into an earlier state. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there,
 /// FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
