@@ -4,8 +4,9 @@
 
 Needs a GPU, nvcc, a C++20 compiler, and FOREBAY_LIBRARY (the library); RMM and PyTorch where their packages are. The traces
 are in the folder FOREBAY_TRACES names, as `*.csv.gz` of `op,id,bytes,stream` lines. Prints Markdown and writes `peers.md`,
-`peers.json`, `peers.svg` and `peers.log` to FOLDER, else to $OUT, else to the folder of the build. A contender that does not
-build, load or finish is said so, and the others go on. Ends with 0 if Forebay was measured, whatever the targets say.
+`peers.json`, `peers.log`, `time.csv` and its chart `time.svg` to FOLDER, else to $OUT, else to the folder of the build. A
+contender that does not build, load or finish is named, and the others go on. Ends with 0 if Forebay was measured, whatever
+the targets say.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from chart import draw
+from chart import write_times
 from contenders import CONTENDERS, WORKLOADS, Contender
 from places import ROOT, Missing
 from rounds import Rounds, loading
@@ -124,8 +125,7 @@ def report(rounds: Rounds, out: Path, options: argparse.Namespace, turns: int) -
         "targets": [{"workload": k[0], "case": k[1], "wanted": w, "verdict": v} for k, (w, v) in verdicts.items()],
     }, indent=1))
     print(text)
-    if why := draw(rounds, out / "peers.svg"):
-        print(why)
+    write_times(rounds, out, time.strftime("%Y-%m-%d"))
     print(summary(rounds))
     return 0 if any("forebay" in row or "forebay_pinned" in row for row in rounds.figures.values()) else 1
 
