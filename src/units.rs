@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The grain of the pool: every block starts at, and is a whole number of, 512 bytes.
+/// The granule of the pool: every block starts at, and is a whole number of, 512 bytes.
 ///
 /// 512 is what PyTorch and CuPy promise their own users, and twice what CUDA kernels need.
-pub const GRAIN: u64 = 512;
+pub const GRANULE: u64 = 512;
 
 /// An address in device (or, for the host driver, process) memory. Zero is never a valid one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

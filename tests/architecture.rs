@@ -223,7 +223,7 @@ fn an_upward_call_is_caught_however_it_is_written() {
     caught("arena/arena.rs", "use crate::driver::Physical;", "crate::driver");
     caught("resource/pool.rs", "use crate::abi::status;", "crate::abi");
     caught("resource/pool.rs", "use crate::{units::Address, abi::guard};", "crate::abi");
-    caught("resource/pool.rs", "use crate::{\n    units::{Address, GRAIN},\n    abi::guard,\n};", "crate::abi");
+    caught("resource/pool.rs", "use crate::{\n    units::{Address, GRANULE},\n    abi::guard,\n};", "crate::abi");
     caught("units.rs", "use crate::arena::Arena;", "crate::arena");
     caught("cpu.rs", "use crate::driver::Driver;", "crate::driver");
     caught("resource/pool.rs", "type A = fn(crate::pool::Pool, crate::abi::Fault);", "crate::abi");
@@ -232,9 +232,9 @@ fn an_upward_call_is_caught_however_it_is_written() {
 #[test]
 fn a_call_down_and_a_use_of_a_leaf_pass() {
     passes("abi/memory.rs", "use crate::resource::Error;\nuse crate::driver::ErrorKind;\nuse crate::units::Address;");
-    passes("resource/room.rs", "use crate::driver::Driver;\nuse crate::pool::Pool;\nuse crate::units::GRAIN;");
-    passes("arena/arena.rs", "use crate::units::GRAIN;\nuse super::block::Block;");
-    passes("resource/room.rs", "use crate::{pool::{Options, Pool}, units::{Address, GRAIN}};");
+    passes("resource/room.rs", "use crate::driver::Driver;\nuse crate::pool::Pool;\nuse crate::units::GRANULE;");
+    passes("arena/arena.rs", "use crate::units::GRANULE;\nuse super::block::Block;");
+    passes("resource/room.rs", "use crate::{pool::{Options, Pool}, units::{Address, GRANULE}};");
     passes("lib.rs", "pub mod abi;\npub mod resource;");
 }
 

@@ -27,9 +27,9 @@ use kit::pool::{PINNED, PoolOnHost};
 use kit::process::again;
 use kit::random::Random;
 
-const GRANULE: u64 = 64 << 10;
+const PAGE: u64 = 64 << 10;
 const CAPACITY: u64 = 24 << 20;
-const GRAIN: u64 = 512;
+const GRANULE: u64 = 512;
 /// Work that waits to run is run in part beyond this, as a GPU would.
 const MOST_QUEUED: usize = 200;
 
@@ -84,7 +84,7 @@ struct Shape {
 impl Program {
     fn new(seed: u64, shape: Shape) -> Self {
         let host = HostOptions {
-            granularity: GRANULE,
+            granularity: PAGE,
             host_capacity: CAPACITY,
             vmm: !shape.no_vmm,
             stream_identity: !shape.no_identity,
@@ -126,16 +126,17 @@ impl Program {
 
     // ---- work on memory ------------------------------------------------------------------------------
 
-    /// Queues work that writes `pattern` into every grain.
+    /// Queues work that writes `pattern` into every granule.
     fn write(&self, stream: StreamHandle, at: u64, bytes: u64, pattern: u64) {
-        let work = move || mark(Address(at), bytes, GRAIN, pattern);
+        let work = move || mark(Address(at), bytes, GRANULE, pattern);
         self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
     }
 
     /// Queues work that checks it.
     fn check_pattern(&self, stream: StreamHandle, at: u64, bytes: u64, pattern: u64) {
         let mismatches = Arc::clone(&self.mismatches);
-        let work = move || _ = mismatches.fetch_add(wrong_marks(Address(at), bytes, GRAIN, pattern), Ordering::Relaxed);
+        let work =
+            move || _ = mismatches.fetch_add(wrong_marks(Address(at), bytes, GRANULE, pattern), Ordering::Relaxed);
         self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
     }
 
@@ -174,7 +175,7 @@ impl Program {
 
     /// No block may be handed out over a live one, or over a graph's memory unless the graph asks.
     fn assert_new(&self, at: u64, bytes: u64, graph: Option<usize>) {
-        assert_eq!(at % GRAIN, 0);
+        assert_eq!(at % GRANULE, 0);
         let before = self.blocks.range(..at + bytes).next_back();
         assert!(before.is_none_or(|(&start, block)| start + block.bytes <= at), "{at:#x} overlaps a live block");
         for (index, owner) in self.graphs.iter().enumerate() {

@@ -10,7 +10,7 @@ use forebay::driver::{Driver, PoolAttribute};
 use forebay::error::Error;
 use forebay::resource::driver_pool::{DeviceOptions, PinnedOptions, Source, device, pinned};
 use forebay::resource::memory_resource::MemoryResource;
-use forebay::resource::stream_tracking::Ordered;
+use forebay::resource::stream_tracking::StreamTracking;
 use forebay::units::StreamHandle;
 
 use kit::driver::{self, HOME, LEGACY, host};
@@ -18,16 +18,16 @@ use kit::memory::MIB;
 use kit::streams::{LateRead, write_early};
 
 /// A pool of the driver on which streams run only when stepped.
-fn held_back(options: HostOptions) -> (Arc<HostDriver>, Arc<Ordered>) {
+fn held_back(options: HostOptions) -> (Arc<HostDriver>, Arc<StreamTracking>) {
     let driver = host(driver::held_back(options));
     let own = DeviceOptions { source: Source::New, max_size: 2 * MIB, ..DeviceOptions::default() };
     let resource: Arc<dyn MemoryResource> = device(driver.clone(), 0, own).unwrap();
-    (driver, Ordered::of(&resource).unwrap())
+    (driver, StreamTracking::of(&resource).unwrap())
 }
 
 /// Frees a block, which its stream has yet to read, on `freed_on`; whoever gets the memory writes to it at once.
 #[track_caller]
-fn is_read_in_time(driver: &HostDriver, pool: &Ordered, freed_on: StreamHandle, destroyed: bool) {
+fn is_read_in_time(driver: &HostDriver, pool: &StreamTracking, freed_on: StreamHandle, destroyed: bool) {
     let own = driver.stream_create(HOME).unwrap();
     let block = pool.malloc(2 * MIB, 0, own).unwrap();
     driver.fill(HOME, block, 1, 2 * MIB, own).unwrap();

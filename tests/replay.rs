@@ -122,7 +122,7 @@ fn with_work_that_is_late_streams_wait_for_each_other() {
 
 #[test]
 fn peaks_are_those_of_the_trace() {
-    // 512 + 4096 bytes live, then 4096 + 1024: a block counts in whole grains of 512.
+    // 512 + 4096 bytes live, then 4096 + 1024: a block counts in whole granules of 512.
     let path = written("peaks", "# op,id,bytes,stream\na,1,1,0\na,2,4096,5\nf,1,1,0\na,3,1000,9\nf,2\n\n");
     let all = figures(replay().arg("--json").arg(&path));
     assert_eq!(all[0]["peak_live_bytes"], 4096 + 1024, "{all:?}");

@@ -13,7 +13,7 @@ use forebay::driver::{Access, Driver, ErrorKind, PoolAttribute};
 use forebay::error::{Error, Result};
 use forebay::pool::{BlockState, Location, Options, Pool};
 use forebay::resource::memory_resource::MemoryResource;
-use forebay::resource::pool_resource::OwnPool;
+use forebay::resource::pool_resource::PoolResource;
 use forebay::units::{Address, DeviceId, StreamHandle};
 
 const MIB: u64 = 1 << 20;
@@ -74,7 +74,7 @@ fn blocks_are_given_out_and_accounted_for() {
     driver.fill(HOME, large, 7, 3 * MIB, stream).unwrap();
     assert_eq!(pool.block_size(small).unwrap(), 1024);
     assert_eq!(pool.block_around(large.plus(MIB)).unwrap(), (large, 3 * MIB));
-    let (account, home) = pool.account(small, 1).unwrap();
+    let (account, home) = pool.block_info(small, 1).unwrap();
     assert_eq!((account.bytes, account.requested, home), (1024, 1000, LEGACY));
     let mut seen = pool.blocks(DEVICE).unwrap();
     seen.sort_by_key(|block| block.bytes);
@@ -115,7 +115,7 @@ fn what_is_not_the_start_of_a_live_block_is_told_from_what_never_was_one() {
     let inside = blocks[2].plus(512);
     is_told(pool.free(inside, LEGACY), bad, &["lies 512 bytes inside the live block of 1048576 bytes at"]);
     is_told(pool.block_size(inside), bad, &["only its start"]);
-    is_told(pool.account(blocks[0], 3), bad, &["another framework"]);
+    is_told(pool.block_info(blocks[0], 3), bad, &["another framework"]);
     for &block in &blocks {
         pool.free(block, LEGACY).unwrap();
         let again: [Result<()>; 3] =
@@ -429,7 +429,7 @@ fn options_and_attributes_are_the_driver_pools_where_it_has_them() {
         pool.free(block, LEGACY).unwrap();
         driver.synchronize(HOME).unwrap();
         assert_eq!(pool.stats(DEVICE).unwrap().physical, kept);
-        let resource = OwnPool::new(pool, DEVICE, 0).unwrap();
+        let resource = PoolResource::new(pool, DEVICE, 0).unwrap();
         assert!(!resource.info().is_ipc_enabled);
         assert_eq!(resource.attribute(PoolAttribute::ReservedHigh).unwrap(), 2 * MIB);
         resource.set_attribute(PoolAttribute::ReservedHigh, 0).unwrap();

@@ -33,7 +33,7 @@ const TIMED_AT_ONCE: usize = 8192;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The pool counts in these.
-const GRAIN: u64 = 512;
+const GRANULE: u64 = 512;
 
 /// Replays a trace in a fresh pool. `progress` is told of operations done.
 pub fn replay(trace: &Trace, arguments: &Arguments, progress: impl Fn(u64)) -> Result<Outcome, String> {
@@ -132,13 +132,13 @@ fn check_blocks(trace: &Trace, addresses: &[Pointer]) -> Result<Checked, String>
             Operation::Allocate { bytes, stream } => {
                 let block = of_block.len();
                 let (start, length) = (addresses[block] as u64, forebay_pool_block_size_for(bytes));
-                let asked = bytes.next_multiple_of(GRAIN);
+                let asked = bytes.next_multiple_of(GRANULE);
                 of_block.push((start, stream, asked));
                 if bytes == 0 {
                     continue;
                 }
-                if start == 0 || start % GRAIN != 0 {
-                    return wrong(format!("the address {start:#x} is not a multiple of {GRAIN}"));
+                if start == 0 || start % GRANULE != 0 {
+                    return wrong(format!("the address {start:#x} is not a multiple of {GRANULE}"));
                 }
                 // Live blocks do not overlap, so of those that start before our end the last one also ends last.
                 if let Some((&other, &(end, _))) = live.range(..start + length).next_back()

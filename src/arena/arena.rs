@@ -9,25 +9,29 @@ use super::page_index::PageIndex;
 use super::slab::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
 use crate::block::{Table, TableShape};
 
-/// Shape and policy of an arena. Lengths in grains and pages.
+/// Shape and policy of an arena. Lengths in granules and pages.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaOptions {
-    /// Grains per page.
-    pub page_grains: u64,
+    /// Granules per page.
+    pub page_granules: u64,
     /// Pages of address space.
     pub pages: u64,
     /// The first so many pages are the zone of small requests.
     pub small_pages: u64,
-    /// Requests up to this many grains are small.
-    pub small_grains: u64,
+    /// Requests up to this many granules are small.
+    pub small_granules: u64,
 }
 
 impl ArenaOptions {
     /// Of the table for such an arena.
     #[must_use]
     pub fn table_shape(&self) -> TableShape {
-        let grains = |pages| pages * self.page_grains;
-        TableShape { grains: grains(self.pages), small_zone: grains(self.small_pages), small_grains: self.small_grains }
+        let granules = |pages| pages * self.page_granules;
+        TableShape {
+            granules: granules(self.pages),
+            small_zone: granules(self.small_pages),
+            small_granules: self.small_granules,
+        }
     }
 }
 
@@ -52,8 +56,8 @@ pub(crate) struct OwnerState {
     pub private: bool,
     pub sets: [FreeSet; 2],
     pub free: u64,
-    /// What was freed before this epoch joins nothing that was freed later (`seal.rs`); 0: all may.
-    pub sealed: u64,
+    /// What was freed before this epoch joins nothing that was freed later (`merge_barrier.rs`); 0: all may.
+    pub merge_barrier: u64,
 }
 
 /// One device's addresses and the memory mapped into them.
@@ -72,7 +76,7 @@ pub struct Arena {
     pub(crate) live: u64,
     /// Live blocks of at least a page.
     pub(crate) long_live: u64,
-    /// A page has two to the power of this grains.
+    /// A page has two to the power of this granules.
     pub(crate) page_bits: u32,
     /// Where the zone of large requests begins.
     boundary: u64,
@@ -82,7 +86,7 @@ impl Arena {
     /// An arena with nothing mapped. `table` is one for these options.
     #[must_use]
     pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
-        debug_assert!(options.page_grains.is_power_of_two());
+        debug_assert!(options.page_granules.is_power_of_two());
         let mut arena = Self {
             options,
             table,
@@ -94,15 +98,15 @@ impl Arena {
             big: PageIndex::new(options.pages),
             live: 0,
             long_live: 0,
-            page_bits: options.page_grains.ilog2(),
-            boundary: options.small_pages * options.page_grains,
+            page_bits: options.page_granules.ilog2(),
+            boundary: options.small_pages * options.page_granules,
         };
         let idle = arena.owner_add(false);
         debug_assert_eq!(idle, IDLE);
         let boundary = arena.boundary;
         let small = arena.add_hole(0, boundary, NONE);
         if options.pages > options.small_pages {
-            let large = arena.add_hole(boundary, options.pages * options.page_grains - boundary, small);
+            let large = arena.add_hole(boundary, options.pages * options.page_granules - boundary, small);
             if small != NONE {
                 arena.slab[small].next = large;
             }
@@ -113,7 +117,7 @@ impl Arena {
     /// An arena that has no addresses: every request fails, every pointer is foreign.
     #[must_use]
     pub fn closed() -> Self {
-        let options = ArenaOptions { page_grains: 1, pages: 0, small_pages: 0, small_grains: 0 };
+        let options = ArenaOptions { page_granules: 1, pages: 0, small_pages: 0, small_granules: 0 };
         Self::new(options, Arc::new(Table::new(&options.table_shape())))
     }
 
@@ -158,7 +162,7 @@ impl Arena {
         self.vacant_owners.push(owner);
     }
 
-    /// Free grains in this owner's order.
+    /// Free granules in this owner's order.
     #[must_use]
     pub fn owner_free(&self, owner: Owner) -> u64 {
         self.owners[owner as usize].free
@@ -166,44 +170,44 @@ impl Arena {
 
     // ---- giving out and taking back ------------------------------------------------------------------
 
-    /// Gives out `grains` from the free memory of `owner` or of nobody: the offset, in grains.
-    pub fn take(&mut self, owner: Owner, grains: u64) -> Option<u64> {
-        let id = match self.best_fit(owner, grains) {
+    /// Gives out `granules` from the free memory of `owner` or of nobody: the offset, in granules.
+    pub fn take(&mut self, owner: Owner, granules: u64) -> Option<u64> {
+        let id = match self.best_fit(owner, granules) {
             Some(id) => id,
-            None => self.claim_nobodys(owner, grains)?,
+            None => self.refill_from_unowned(owner, granules)?,
         };
-        Some(self.give_out(id, grains))
+        Some(self.give_out(id, granules))
     }
 
     /// The same wherever any is: in the zone of the others too, and however long it takes to find. For when the request fails otherwise.
-    pub fn take_anywhere(&mut self, owner: Owner, grains: u64) -> Option<u64> {
-        let zone = self.zone_for(grains);
-        let other = self.least_in(1 - zone, grains);
-        let (id, grains) = [(zone, grains), (1 - zone, other)]
+    pub fn take_anywhere(&mut self, owner: Owner, granules: u64) -> Option<u64> {
+        let zone = self.zone_for(granules);
+        let other = self.least_in(1 - zone, granules);
+        let (id, granules) = [(zone, granules), (1 - zone, other)]
             .into_iter()
-            .find_map(|(zone, grains)| Some((self.tightest(owner, zone, grains)?, grains)))?;
-        Some(self.give_out(id, grains))
+            .find_map(|(zone, granules)| Some((self.tightest(owner, zone, granules)?, granules)))?;
+        Some(self.give_out(id, granules))
     }
 
-    /// How many grains are given out for a request of so many in a zone: the table has no cells for small blocks among large ones, so there
+    /// How many granules are given out for a request of so many in a zone: the table has no cells for small blocks among large ones, so there
     /// they are longer than their headers say.
-    pub(crate) fn least_in(&self, zone: usize, grains: u64) -> u64 {
-        if zone == 1 { grains.max(self.options.small_grains + 1) } else { grains }
+    pub(crate) fn least_in(&self, zone: usize, granules: u64) -> u64 {
+        if zone == 1 { granules.max(self.options.small_granules + 1) } else { granules }
     }
 
-    /// The shortest free block of a zone that has `grains`, of the owner's and nobody's.
-    fn tightest(&self, owner: Owner, zone: usize, grains: u64) -> Option<BlockId> {
+    /// The shortest free block of a zone that has `granules`, of the owner's and nobody's.
+    fn tightest(&self, owner: Owner, zone: usize, granules: u64) -> Option<BlockId> {
         let free =
-            [owner, IDLE].into_iter().flat_map(|of| self.owners[of as usize].sets[zone].at_least(&self.slab, grains));
-        free.filter(|&id| self.slab[id].len >= grains).min_by_key(|&id| self.slab[id].len)
+            [owner, IDLE].into_iter().flat_map(|of| self.owners[of as usize].sets[zone].at_least(&self.slab, granules));
+        free.filter(|&id| self.slab[id].len >= granules).min_by_key(|&id| self.slab[id].len)
     }
 
-    /// The first `grains` of a free block that has them.
-    fn give_out(&mut self, id: BlockId, grains: u64) -> u64 {
+    /// The first `granules` of a free block that has them.
+    fn give_out(&mut self, id: BlockId, granules: u64) -> u64 {
         let block = &self.slab[id];
         let start = block.start;
-        let taken = if block.len > grains {
-            self.cut_front(id, grains)
+        let taken = if block.len > granules {
+            self.cut_front(id, granules)
         } else {
             self.detach_free(id);
             id
@@ -218,7 +222,7 @@ impl Arena {
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
         let block = &mut self.slab[id];
         self.live -= block.len;
-        self.long_live -= u64::from(block.len >= self.options.page_grains);
+        self.long_live -= u64::from(block.len >= self.options.page_granules);
         (block.kind, block.owner, block.epoch) = (Kind::Free, owner, epoch);
         self.attach_merged(id);
     }
@@ -228,7 +232,7 @@ impl Arena {
         block.kind = Kind::Live;
         self.table.set_block(block.start, block.len, id);
         self.live += block.len;
-        self.long_live += u64::from(block.len >= self.options.page_grains);
+        self.long_live += u64::from(block.len >= self.options.page_granules);
     }
 
     /// The live block that starts there. pre: there is one.
@@ -248,14 +252,14 @@ impl Arena {
         self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
-    /// Of the owner's memory and nobody's; of nobody's for small requests only what the owner has claimed.
-    pub(crate) fn best_fit(&self, owner: Owner, grains: u64) -> Option<BlockId> {
-        let zone = self.zone_for(grains);
-        let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, grains);
+    /// Of the owner's memory and nobody's; of unowned memory a small request gets only what its owner was refilled with.
+    pub(crate) fn best_fit(&self, owner: Owner, granules: u64) -> Option<BlockId> {
+        let zone = self.zone_for(granules);
+        let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, granules);
         if owner == IDLE || zone == 0 {
             return own;
         }
-        let idle = self.owners[IDLE as usize].sets[zone].best_fit(&self.slab, grains);
+        let idle = self.owners[IDLE as usize].sets[zone].best_fit(&self.slab, granules);
         match (own, idle) {
             (Some(a), Some(b)) if self.slab[b].len < self.slab[a].len => Some(b),
             (Some(a), _) => Some(a),
@@ -280,9 +284,9 @@ impl Arena {
         self.chunks.mapped
     }
 
-    /// Grains given out, stream caches included.
+    /// Granules given out, stream caches included.
     #[must_use]
-    pub fn live_grains(&self) -> u64 {
+    pub fn live_granules(&self) -> u64 {
         self.live
     }
 
@@ -292,13 +296,13 @@ impl Arena {
         self.long_live
     }
 
-    /// Grains held by private pools' free blocks.
+    /// Granules held by private pools' free blocks.
     #[must_use]
     pub fn private_free(&self) -> u64 {
         self.owners.iter().filter(|owner| owner.alive && owner.private).map(|owner| owner.free).sum()
     }
 
-    /// The longest free block, in grains.
+    /// The longest free block, in granules.
     #[must_use]
     pub fn largest_free(&self) -> u64 {
         let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
@@ -312,19 +316,19 @@ impl Arena {
         sets.map(|set| set.len() as u64).sum()
     }
 
-    /// The live block that contains `grain`: its start and length. Slow: looks back over the block's length.
+    /// The live block that contains `granule`: its start and length. Slow: looks back over the block's length.
     #[must_use]
-    pub fn containing(&self, grain: u64) -> Option<(u64, u64)> {
-        let page_grains = self.options.page_grains;
-        let mut at = grain;
+    pub fn containing(&self, granule: u64) -> Option<(u64, u64)> {
+        let page_granules = self.options.page_granules;
+        let mut at = granule;
         loop {
-            if self.chunks.at(at / page_grains) >= RETIRING {
+            if self.chunks.at(at / page_granules) >= RETIRING {
                 return None;
             }
             // A stale index may name any block; it counts only if that is live and here.
             let here = |block: &&Block| block.kind == Kind::Live && block.start <= at && at < block.end();
             if let Some(block) = self.table.blocks(at).into_iter().filter_map(|id| self.slab.get(id)).find(here) {
-                return (grain < block.end()).then_some((block.start, block.len));
+                return (granule < block.end()).then_some((block.start, block.len));
             }
             at = self.table.window(at).checked_sub(1)?;
         }
@@ -332,8 +336,8 @@ impl Arena {
 
     // ---- the indices ---------------------------------------------------------------------------------
 
-    pub(crate) fn zone_for(&self, grains: u64) -> usize {
-        usize::from(grains > self.options.small_grains)
+    pub(crate) fn zone_for(&self, granules: u64) -> usize {
+        usize::from(granules > self.options.small_granules)
     }
 
     pub(crate) fn zone_at(&self, start: u64) -> usize {
@@ -421,8 +425,8 @@ impl Arena {
             && match left.kind {
                 Kind::Free => {
                     left.owner == right.owner && {
-                        let sealed = self.owners[left.owner as usize].sealed;
-                        (left.epoch < sealed) == (right.epoch < sealed)
+                        let merge_barrier = self.owners[left.owner as usize].merge_barrier;
+                        (left.epoch < merge_barrier) == (right.epoch < merge_barrier)
                     }
                 }
                 Kind::Hole => true,

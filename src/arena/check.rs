@@ -7,7 +7,7 @@ use super::chunk::{RETIRING, UNMAPPED};
 use super::slab::{Block, BlockId, IDLE, Kind, NONE};
 use crate::block::State;
 
-/// Sums over all blocks, in grains.
+/// Sums over all blocks, in granules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Given out, stream caches included.
@@ -66,12 +66,12 @@ impl Arena {
             prev = id;
             id = block.next;
         }
-        let grains = self.options.pages * self.options.page_grains;
-        ensure!(at == grains, "blocks end at {at}, the arena at {grains}");
+        let granules = self.options.pages * self.options.page_granules;
+        ensure!(at == granules, "blocks end at {at}, the arena at {granules}");
         ensure!(blocks == self.slab.len(), "{} blocks in the slab, {blocks} in the arena", self.slab.len());
         ensure!(indexed == self.indexed(), "{} blocks in the indices, {indexed} belong there", self.indexed());
         ensure!(totals.live == self.live, "live is counted as {}, summed as {}", self.live, totals.live);
-        let mapped = self.chunks.mapped * self.options.page_grains;
+        let mapped = self.chunks.mapped * self.options.page_granules;
         ensure!(
             totals.live + totals.free == mapped,
             "live {} + free {} is not mapped {mapped}",
@@ -86,13 +86,13 @@ impl Arena {
     /// By how much a live block is longer than its header says.
     fn padding(&self, block: &Block) -> Result<u64, String> {
         let header = self.table.read(block.start);
-        let (zone, grains) = (self.zone_at(block.start), header.grains());
-        if header.state() == State::Absent || grains == block.len {
+        let (zone, granules) = (self.zone_at(block.start), header.granules());
+        if header.state() == State::Absent || granules == block.len {
             return Ok(0);
         }
-        let least = self.least_in(zone, grains);
-        ensure!(least == block.len, "the block at {} has {} grains, its header {grains}", block.start, block.len);
-        Ok(least - grains)
+        let least = self.least_in(zone, granules);
+        ensure!(least == block.len, "the block at {} has {} granules, its header {granules}", block.start, block.len);
+        Ok(least - granules)
     }
 
     pub(crate) fn first_block(&self) -> BlockId {
@@ -108,8 +108,8 @@ impl Arena {
     fn check_pages(&self, id: BlockId) -> Result<(), String> {
         let block = &self.slab[id];
         let (from, to) = self.pages_of(block.start, block.end());
-        let aligned =
-            block.start.is_multiple_of(self.options.page_grains) && block.len.is_multiple_of(self.options.page_grains);
+        let aligned = block.start.is_multiple_of(self.options.page_granules)
+            && block.len.is_multiple_of(self.options.page_granules);
         match block.kind {
             Kind::Live | Kind::Free => {
                 for page in from..to {
@@ -148,9 +148,9 @@ impl Arena {
             Kind::Free => {
                 let owner = &self.owners[block.owner as usize];
                 ensure!(owner.alive, "the free block at {} has a dead owner", block.start);
-                let big = self.big.get(block.start / self.options.page_grains) == Some(id);
+                let big = self.big.get(block.start / self.options.page_granules) == Some(id);
                 ensure!(
-                    !self.big.is_kept() || big == (block.len >= self.options.page_grains),
+                    !self.big.is_kept() || big == (block.len >= self.options.page_granules),
                     "big index wrong at {}",
                     block.start
                 );
@@ -193,10 +193,10 @@ impl Arena {
         for (index, owner) in self.owners.iter().enumerate().filter(|(_, owner)| owner.alive) {
             let all = owner.sets.iter().flat_map(|set| set.all(&self.slab));
             let sum: u64 = all.map(|id| self.slab[id].len).sum();
-            ensure!(sum == owner.free, "owner {index} has {sum} free grains, counted {}", owner.free);
+            ensure!(sum == owner.free, "owner {index} has {sum} free granules, counted {}", owner.free);
             free += sum;
         }
-        ensure!(free == totals.free, "owners have {free} free grains, blocks {}", totals.free);
+        ensure!(free == totals.free, "owners have {free} free granules, blocks {}", totals.free);
         Ok(())
     }
 }

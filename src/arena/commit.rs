@@ -24,7 +24,7 @@ impl Arena {
     /// Returns the old places of moved chunks.
     /// pre: nothing changed since the plan was made.
     pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
-        self.claim(plan, owner, epoch);
+        self.take_window(plan, owner, epoch);
         let mut handles = created.iter();
         let mut retired = Vec::new();
         for fill in &plan.fills {
@@ -43,12 +43,12 @@ impl Arena {
     }
 
     /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
-    fn claim(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
-        let end = plan.start + plan.grains;
+    fn take_window(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
+        let end = plan.start + plan.granules;
         let mut ranges = plan.ranges.iter();
         let mut at = plan.start;
         let mut id = plan.first;
-        let mut claimed = NONE;
+        let mut taken = NONE;
         while at < end {
             if self.slab[id].kind == Kind::Hole {
                 let &(page, pages) = ranges.next().expect("one range for each hole in the window");
@@ -60,17 +60,17 @@ impl Arena {
             let stop = end.min(self.slab[id].end());
             id = self.carve(id, at, stop);
             at = stop;
-            if claimed == NONE {
-                claimed = id;
+            if taken == NONE {
+                taken = id;
                 id = self.slab[id].next;
             } else {
-                self.swallow_next(claimed);
-                id = self.slab[claimed].next;
+                self.swallow_next(taken);
+                id = self.slab[taken].next;
             }
         }
-        self.make_live(claimed);
-        self.share_new(plan, claimed, owner);
-        for side in [self.slab[claimed].prev, self.slab[claimed].next] {
+        self.make_live(taken);
+        self.share_new(plan, taken, owner);
+        for side in [self.slab[taken].prev, self.slab[taken].next] {
             if side != NONE && self.slab[side].kind == Kind::Free {
                 self.detach(side);
                 self.attach_merged(side);
@@ -79,20 +79,20 @@ impl Arena {
     }
 
     /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
-    fn share_new(&mut self, plan: &Plan, claimed: BlockId, owner: Owner) {
-        let next = self.slab[claimed].next;
+    fn share_new(&mut self, plan: &Plan, taken: BlockId, owner: Owner) {
+        let next = self.slab[taken].next;
         let small = self.zone_at(plan.start) == 0 && !self.owners[owner as usize].private;
         if !small || owner == IDLE || plan.moves() > 0 || next == NONE {
             return;
         }
-        let (rest, page_grains) = (self.slab[next], self.options.page_grains);
+        let (rest, page_granules) = (self.slab[next], self.options.page_granules);
         let is_new = plan
             .ranges
             .iter()
-            .any(|&(page, pages)| page * page_grains <= rest.start && rest.end() <= (page + pages) * page_grains);
-        let claim = (rest.start + Self::CLAIM).next_multiple_of(Self::CLAIM);
-        if is_new && rest.kind == Kind::Free && rest.end() > claim {
-            self.hand_over(next, claim, rest.end(), IDLE, 0);
+            .any(|&(page, pages)| page * page_granules <= rest.start && rest.end() <= (page + pages) * page_granules);
+        let refill = (rest.start + Self::REFILL).next_multiple_of(Self::REFILL);
+        if is_new && rest.kind == Kind::Free && rest.end() > refill {
+            self.hand_over(next, refill, rest.end(), IDLE, 0);
         }
     }
 
@@ -109,14 +109,14 @@ impl Arena {
     }
 
     fn carve_pages(&mut self, id: BlockId, page: u64, pages: u64) -> BlockId {
-        let page_grains = self.options.page_grains;
-        self.carve(id, page * page_grains, (page + pages) * page_grains)
+        let page_granules = self.options.page_granules;
+        self.carve(id, page * page_granules, (page + pages) * page_granules)
     }
 
     /// A plan failed, and what it mapped at these pages of a hole cannot be unmapped now: nothing is planned there until
     /// [`Arena::unmapped`].
     pub fn keep_mapped(&mut self, page: u64, pages: u64) -> Retired {
-        let start = page * self.options.page_grains;
+        let start = page * self.options.page_granules;
         let (_, &hole) = self.holes[self.zone_at(start)].range(..=start).next_back().expect("a plan maps into holes");
         let block = self.carve_pages(hole, page, pages);
         self.slab[block].kind = Kind::Retiring;
@@ -135,7 +135,7 @@ impl Arena {
     #[must_use]
     pub fn spare(&mut self, pages: u64) -> Vec<Placed> {
         self.know_pages();
-        let page_grains = self.options.page_grains;
+        let page_granules = self.options.page_granules;
         let mut found = Vec::new();
         let mut total = 0;
         for id in self.big.descending() {
@@ -146,7 +146,7 @@ impl Arena {
             if block.owner != IDLE {
                 continue;
             }
-            let (from, mut to) = (block.start.div_ceil(page_grains), block.end() / page_grains);
+            let (from, mut to) = (block.start.div_ceil(page_granules), block.end() / page_granules);
             while to > from && total < pages {
                 let id = self.chunks.at(to - 1);
                 let chunk = self.chunks.get(id);
@@ -177,8 +177,8 @@ impl Arena {
 
     /// The chunks that a live block lies in, in address order.
     #[must_use]
-    pub fn chunks_under(&self, start: u64, grains: u64) -> Vec<Placed> {
-        let (mut page, end) = self.pages_of(start, start + grains);
+    pub fn chunks_under(&self, start: u64, granules: u64) -> Vec<Placed> {
+        let (mut page, end) = self.pages_of(start, start + granules);
         let mut found = Vec::new();
         while page < end {
             let chunk = self.placed(self.chunks.at(page));

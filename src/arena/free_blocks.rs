@@ -56,7 +56,7 @@ impl Arena {
             return;
         }
         for set in self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets) {
-            for id in set.at_least(&self.slab, self.options.page_grains) {
+            for id in set.at_least(&self.slab, self.options.page_granules) {
                 let Block { start, len, .. } = self.slab[id];
                 if let Some(page) = self.indexed_page(start, len) {
                     self.big.set(page, id);
@@ -68,16 +68,16 @@ impl Arena {
     /// The place in the index of pages of a free block that has one.
     #[inline]
     fn indexed_page(&self, start: u64, len: u64) -> Option<u64> {
-        (len >= self.options.page_grains).then_some(start >> self.page_bits)
+        (len >= self.options.page_granules).then_some(start >> self.page_bits)
     }
 
-    /// Cuts the first `grains` off a free block that is in the lists, and longer: the new block, in none.
-    pub(crate) fn cut_front(&mut self, id: BlockId, grains: u64) -> BlockId {
+    /// Cuts the first `granules` off a free block that is in the lists, and longer: the new block, in none.
+    pub(crate) fn cut_front(&mut self, id: BlockId, granules: u64) -> BlockId {
         let block = self.slab[id];
-        let cut = self.slab.add(Block { len: grains, next: id, ..block });
+        let cut = self.slab.add(Block { len: granules, next: id, ..block });
         self.slab[block.prev].next = cut;
         self.slab[id].prev = cut;
-        self.reshape(id, block.start + grains, block.len - grains);
+        self.reshape(id, block.start + granules, block.len - granules);
         cut
     }
 
@@ -116,7 +116,7 @@ impl Arena {
         }
     }
 
-    /// A free block that is in the lists gets `more` grains, which were freed up to `epoch`.
+    /// A free block that is in the lists gets `more` granules, which were freed up to `epoch`.
     fn extend(&mut self, id: BlockId, start: u64, more: u64, epoch: u64) {
         let block = &mut self.slab[id];
         block.epoch = block.epoch.max(epoch);

@@ -1,6 +1,6 @@
 //! Best fit over one owner's free blocks in one zone.
 //!
-//! Up to [`EXACT`] grains there is one list per length; above, one for each 64th of a doubling. A bitmap of the lists
+//! Up to [`EXACT`] granules there is one list per length; above, one for each 64th of a doubling. A bitmap of the lists
 //! that hold anything finds the first that can serve with a few word scans. The lists of long blocks are looked
 //! through for the shortest that fits, but not further than [`LOOK`] blocks: what is passed over differs by less than
 //! a 64th.
@@ -97,7 +97,7 @@ impl FreeSet {
         self.summary &= !(u64::from(*word == 0) << (list / 64));
     }
 
-    /// The shortest block of at least `len` grains, or one that is longer by less than a 64th.
+    /// The shortest block of at least `len` granules, or one that is longer by less than a 64th.
     pub fn best_fit(&self, slab: &Slab, len: u64) -> Option<BlockId> {
         let list = self.first_list_from(list_of(len))?;
         if list < EXACT as usize {
@@ -107,7 +107,7 @@ impl FreeSet {
         self.shortest(slab, list, len).or_else(|| self.shortest(slab, self.first_list_from(list + 1)?, len))
     }
 
-    /// The shortest of a list's first blocks that has `len` grains; among equals the lowest.
+    /// The shortest of a list's first blocks that has `len` granules; among equals the lowest.
     fn shortest(&self, slab: &Slab, list: usize, len: u64) -> Option<BlockId> {
         let (mut best, mut shortest) = (NONE, (u64::MAX, u64::MAX));
         let mut id = self.heads[list];
@@ -167,9 +167,9 @@ impl FreeSet {
         self.lists_from(slab, EXACT as usize)
     }
 
-    /// The blocks of at least so many grains, and some that are shorter by less than a 64th.
-    pub fn at_least(&self, slab: &Slab, grains: u64) -> Vec<BlockId> {
-        self.lists_from(slab, list_of(grains))
+    /// The blocks of at least so many granules, and some that are shorter by less than a 64th.
+    pub fn at_least(&self, slab: &Slab, granules: u64) -> Vec<BlockId> {
+        self.lists_from(slab, list_of(granules))
     }
 
     fn lists_from(&self, slab: &Slab, first: usize) -> Vec<BlockId> {

@@ -2,7 +2,7 @@
 //!
 //! # Words
 //!
-//! - **grain**: 512 bytes, the unit of every offset and length here.
+//! - **granule**: 512 bytes, the unit of every offset and length here.
 //! - **page**: the driver's granularity (2 MiB on current GPUs), the unit in which memory is mapped.
 //! - **chunk**: one physical handle, one or more pages, mapped and unmapped whole.
 //! - **arena**: one range of addresses per device, far larger than the device's memory. Offset 0 is its start.
@@ -52,12 +52,12 @@ mod free_blocks;
 mod free_set;
 #[cfg(test)]
 mod kit;
+mod merge_barrier;
 #[cfg(test)]
 mod model;
 mod ownership;
 mod page_index;
 mod plan;
-mod seal;
 mod slab;
 mod walk;
 

@@ -18,15 +18,15 @@ struct Model {
 }
 
 impl Model {
-    fn add(&mut self, start: u64, grains: u64, owner: Owner) {
-        let before = self.live.range(..start + grains).next_back();
-        assert!(before.is_none_or(|(&at, &(len, _))| at + len <= start), "{start}+{grains} overlaps {before:?}");
-        self.live.insert(start, (grains, owner));
+    fn add(&mut self, start: u64, granules: u64, owner: Owner) {
+        let before = self.live.range(..start + granules).next_back();
+        assert!(before.is_none_or(|(&at, &(len, _))| at + len <= start), "{start}+{granules} overlaps {before:?}");
+        self.live.insert(start, (granules, owner));
     }
 
     fn pick(&self, random: &mut Random) -> Option<(u64, u64, Owner)> {
         let index = random.below(self.live.len().max(1) as u64) as usize;
-        self.live.iter().nth(index).map(|(&start, &(grains, owner))| (start, grains, owner))
+        self.live.iter().nth(index).map(|(&start, &(granules, owner))| (start, granules, owner))
     }
 }
 
@@ -45,7 +45,7 @@ struct Program {
 
 impl Program {
     fn new(seed: u64) -> Self {
-        let options = ArenaOptions { page_grains: PAGE, pages: PAGES, small_pages: PAGES / 4, small_grains: 12 };
+        let options = ArenaOptions { page_granules: PAGE, pages: PAGES, small_pages: PAGES / 4, small_granules: 12 };
         let table = Arc::new(Table::new(&options.table_shape()));
         let mut arena = Arena::new(options, Arc::clone(&table));
         let owners = (0..3).map(|_| arena.owner_add(false)).collect();
@@ -62,12 +62,12 @@ impl Program {
     fn allocate(&mut self) {
         let owner = self.owner();
         let longest = [4, 12, 40, 300][self.random.below(4) as usize];
-        let grains = 1 + self.random.below(longest);
-        let start = match self.arena.take(owner, grains) {
+        let granules = 1 + self.random.below(longest);
+        let start = match self.arena.take(owner, granules) {
             Some(start) => start,
             None => {
                 let largest = 1 << self.random.below(6);
-                let Some(plan) = self.arena.plan(owner, grains, largest) else { return };
+                let Some(plan) = self.arena.plan(owner, granules, largest) else { return };
                 if self.arena.mapped_pages() + plan.new_pages() > self.limit {
                     return;
                 }
@@ -95,13 +95,13 @@ impl Program {
                 plan.start
             }
         };
-        self.table.write(start, Header::live(grains, 0, 0, false));
-        self.model.add(start, grains, owner);
+        self.table.write(start, Header::live(granules, 0, 0, false));
+        self.model.add(start, granules, owner);
     }
 
     fn free(&mut self) {
-        let Some((start, grains, owner)) = self.model.pick(&mut self.random) else { return };
-        assert_eq!(self.arena.containing(start + grains - 1), Some((start, grains)));
+        let Some((start, granules, owner)) = self.model.pick(&mut self.random) else { return };
+        assert_eq!(self.arena.containing(start + granules - 1), Some((start, granules)));
         self.model.live.remove(&start);
         // Private memory stays private; other memory may be freed in anybody's order.
         let to = if owner == self.private || self.random.below(4) > 0 { owner } else { self.owners[0] };
@@ -121,7 +121,7 @@ impl Program {
                 let (from, to) =
                     (self.owners[self.random.below(3) as usize], self.owners[self.random.below(3) as usize]);
                 let (epoch, wanted) = (self.random.below(self.epoch + 1), 1 + self.random.below(40));
-                self.arena.lend(from, to, epoch, self.epoch, wanted, wanted % 2 == 0);
+                self.arena.transfer(from, to, epoch, self.epoch, wanted, wanted % 2 == 0);
             }
             96 => {
                 let owner = self.owner();
@@ -143,9 +143,9 @@ impl Program {
 
     fn check(&self, when: &str) {
         let totals = self.arena.check().unwrap_or_else(|error| panic!("{when}: {error}"));
-        assert_eq!(totals.live, self.model.live.values().map(|&(grains, _)| grains).sum::<u64>());
-        for (&start, &(grains, _)) in &self.model.live {
-            assert_eq!(self.table.read(start).grains(), grains, "the header at {start}");
+        assert_eq!(totals.live, self.model.live.values().map(|&(granules, _)| granules).sum::<u64>());
+        for (&start, &(granules, _)) in &self.model.live {
+            assert_eq!(self.table.read(start).granules(), granules, "the header at {start}");
         }
     }
 

@@ -1,57 +1,57 @@
-//! Whose free memory is whose: claimed for small requests, proven to be anybody's, lent, or handed over at a border.
+//! Ownership of free memory: refills for small requests, promotion to unowned memory, transfer between owners.
 
 use super::arena::Arena;
 use super::slab::{Block, BlockId, IDLE, Kind, NONE, Owner};
 
 impl Arena {
-    /// Grains of nobody's memory that an owner takes at once for small requests, at most: 256 KiB.
-    pub(crate) const CLAIM: u64 = 512;
+    /// Granules of unowned memory that a refill for small requests takes at most: 256 KiB.
+    pub(crate) const REFILL: u64 = 512;
     /// What it takes begins and ends at a multiple of so many.
-    const CLAIM_ALIGNMENT: u64 = 8;
+    const REFILL_ALIGNMENT: u64 = 8;
 
     /// Makes nobody's memory an owner's, for a small request and the next ones: they are served beside it, other owners' elsewhere. What two
     /// threads write into the table for blocks of up to 64 KiB there is never on one cache line, nor on the one that is fetched along.
-    pub(crate) fn claim_nobodys(&mut self, owner: Owner, grains: u64) -> Option<BlockId> {
-        if owner == IDLE || self.zone_for(grains) != 0 {
+    pub(crate) fn refill_from_unowned(&mut self, owner: Owner, granules: u64) -> Option<BlockId> {
+        if owner == IDLE || self.zone_for(granules) != 0 {
             return None;
         }
         let found =
-            self.owners[IDLE as usize].sets[0].best_fit(&self.slab, grains + 2 * (Self::CLAIM_ALIGNMENT - 1))?;
+            self.owners[IDLE as usize].sets[0].best_fit(&self.slab, granules + 2 * (Self::REFILL_ALIGNMENT - 1))?;
         let block = self.slab[found];
-        let start = block.start.next_multiple_of(Self::CLAIM_ALIGNMENT);
-        let end = block.end() / Self::CLAIM_ALIGNMENT * Self::CLAIM_ALIGNMENT;
-        let most = (start + grains.max(Self::CLAIM)).next_multiple_of(Self::CLAIM_ALIGNMENT);
+        let start = block.start.next_multiple_of(Self::REFILL_ALIGNMENT);
+        let end = block.end() / Self::REFILL_ALIGNMENT * Self::REFILL_ALIGNMENT;
+        let most = (start + granules.max(Self::REFILL)).next_multiple_of(Self::REFILL_ALIGNMENT);
         self.hand_over(found, start, end.min(most), owner, 0);
-        self.owners[owner as usize].sets[0].best_fit(&self.slab, grains)
+        self.owners[owner as usize].sets[0].best_fit(&self.slab, granules)
     }
 
     /// Everything `owner` freed up to `epoch` has been proven unused: it becomes anybody's.
     pub fn promote(&mut self, owner: Owner, epoch: u64) {
         self.pass_on(owner, IDLE, epoch, 0, |_, _| true);
-        self.unseal_up_to(owner, epoch);
+        self.lift_merge_barrier(owner, epoch);
     }
 
     /// `to` now runs after everything `from` freed up to `epoch`, so it may use that memory: the best fit
-    /// for `grains` if one block has it, `whole` or only so much of it, else all that helps `to`. Returns the grains that
+    /// for `granules` if one block has it, `whole` or only so much of it, else all that helps `to`. Returns the granules that
     /// changed hands.
-    pub fn lend(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, grains: u64, whole: bool) -> u64 {
-        if let Some(id) = self.best_fit_up_to(from, epoch, grains) {
+    pub fn transfer(&mut self, from: Owner, to: Owner, epoch: u64, to_epoch: u64, granules: u64, whole: bool) -> u64 {
+        if let Some(id) = self.best_fit_up_to(from, epoch, granules) {
             let Block { start, len, .. } = self.slab[id];
-            let lent = if whole { len } else { grains };
-            self.hand_over(id, start, start + lent, to, to_epoch);
-            return lent;
+            let moved = if whole { len } else { granules };
+            self.hand_over(id, start, start + moved, to, to_epoch);
+            return moved;
         }
         self.pass_on(from, to, epoch, to_epoch, |arena, id| arena.helps(id, to))
     }
 
-    /// Whether `from` has anything that it would [lend](Self::lend) to `to`.
+    /// Whether `from` has anything that [`transfer`](Self::transfer) would give to `to`.
     #[must_use]
-    pub fn has_to_lend(&self, from: Owner, to: Owner, grains: u64) -> bool {
+    pub fn can_transfer(&self, from: Owner, to: Owner, granules: u64) -> bool {
         if self.owner_free(from) == 0 {
             return false;
         }
         let sets = &self.owners[from as usize].sets;
-        sets[self.zone_for(grains)].best_fit(&self.slab, grains).is_some()
+        sets[self.zone_for(granules)].best_fit(&self.slab, granules).is_some()
             || sets.iter().any(|set| set.all(&self.slab).into_iter().any(|id| self.helps(id, to)))
     }
 
@@ -64,7 +64,7 @@ impl Arena {
     }
 
     fn has_whole_chunk(&self, block: &Block) -> bool {
-        let (from, to) = (block.start.div_ceil(self.options.page_grains), block.end() / self.options.page_grains);
+        let (from, to) = (block.start.div_ceil(self.options.page_granules), block.end() / self.options.page_granules);
         if from >= to {
             return false;
         }
@@ -73,21 +73,21 @@ impl Arena {
         next < to && self.chunks.get(self.chunks.at(next)).end() <= to
     }
 
-    /// Whether `owner` has a block of so many grains that was freed up to `epoch`.
+    /// Whether `owner` has a block of so many granules that was freed up to `epoch`.
     #[must_use]
-    pub fn has_up_to(&self, owner: Owner, epoch: u64, grains: u64) -> bool {
-        self.best_fit_up_to(owner, epoch, grains).is_some()
+    pub fn has_up_to(&self, owner: Owner, epoch: u64, granules: u64) -> bool {
+        self.best_fit_up_to(owner, epoch, granules).is_some()
     }
 
     /// The best fit among what was freed up to `epoch`.
-    fn best_fit_up_to(&self, owner: Owner, epoch: u64, grains: u64) -> Option<BlockId> {
-        let set = &self.owners[owner as usize].sets[self.zone_for(grains)];
-        let best = set.best_fit(&self.slab, grains)?;
+    fn best_fit_up_to(&self, owner: Owner, epoch: u64, granules: u64) -> Option<BlockId> {
+        let set = &self.owners[owner as usize].sets[self.zone_for(granules)];
+        let best = set.best_fit(&self.slab, granules)?;
         if self.slab[best].epoch <= epoch {
             return Some(best);
         }
-        let fits = |&id: &BlockId| self.slab[id].len >= grains && self.slab[id].epoch <= epoch;
-        set.at_least(&self.slab, grains).into_iter().filter(fits).min_by_key(|&id| self.slab[id].len)
+        let fits = |&id: &BlockId| self.slab[id].len >= granules && self.slab[id].epoch <= epoch;
+        set.at_least(&self.slab, granules).into_iter().filter(fits).min_by_key(|&id| self.slab[id].len)
     }
 
     fn pass_on(
@@ -148,10 +148,10 @@ impl Arena {
         if side == NONE || (self.slab[side].kind, self.slab[side].owner) != (Kind::Free, IDLE) {
             return;
         }
-        let page_grains = self.options.page_grains;
-        let page = if left { block.start / page_grains } else { (block.end() - 1) / page_grains };
+        let page_granules = self.options.page_granules;
+        let page = if left { block.start / page_granules } else { (block.end() - 1) / page_granules };
         let chunk = self.chunks.get(self.chunks.at(page));
-        let (from, to) = (chunk.page * page_grains, chunk.end() * page_grains);
+        let (from, to) = (chunk.page * page_granules, chunk.end() * page_granules);
         let (from, to) = (from.max(self.slab[side].start), to.min(self.slab[side].end()));
         if from < to {
             self.hand_over(side, from, to, block.owner, epoch);
@@ -196,17 +196,17 @@ mod tests {
         let blocks: Vec<u64> = (0..8).filter_map(|_| arena.take(lender, 48)).collect();
         assert_eq!(blocks, (0..8).map(|number| start + number * 48).collect::<Vec<_>>());
         arena.give(blocks[1], lender, 0);
-        assert!(!arena.has_to_lend(lender, asker, 64), "no whole chunk lies in it, and nobody's memory beside it");
-        assert!(arena.has_to_lend(lender, asker, 48), "it fits");
-        assert_eq!(arena.lend(lender, asker, 0, 0, 64, true), 0);
+        assert!(!arena.can_transfer(lender, asker, 64), "no whole chunk lies in it, and nobody's memory beside it");
+        assert!(arena.can_transfer(lender, asker, 48), "it fits");
+        assert_eq!(arena.transfer(lender, asker, 0, 0, 64, true), 0);
 
         arena.give(blocks[2], asker, 0);
-        assert_eq!(arena.lend(lender, asker, 0, 0, 100, true), 48, "together they are longer");
+        assert_eq!(arena.transfer(lender, asker, 0, 0, 100, true), 48, "together they are longer");
         assert_eq!(arena.owner_free(asker), 96);
         arena.give(blocks[4], lender, 0);
         arena.give(blocks[5], lender, 0);
         arena.give(blocks[7], lender, 0);
-        assert_eq!(arena.lend(lender, asker, 0, 0, 100, true), 96, "with a whole chunk; the last has none");
+        assert_eq!(arena.transfer(lender, asker, 0, 0, 100, true), 96, "with a whole chunk; the last has none");
         assert_eq!((arena.owner_free(asker), arena.owner_free(lender)), (192, 48));
         arena.check().expect("every equation holds");
     }

@@ -29,10 +29,10 @@ pub struct Fill {
 /// How to make room for one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where the block will start, and its length, in grains.
+    /// Where the block will start, and its length, in granules.
     pub start: u64,
-    /// Length in grains.
-    pub grains: u64,
+    /// Length in granules.
+    pub granules: u64,
     /// The block that `start` lies in now.
     pub(crate) first: BlockId,
     /// Contiguous page ranges that get mapped, in address order: first page, pages.
@@ -70,7 +70,7 @@ const LONG_REST: u64 = 16;
 struct Window {
     start: u64,
     missing: u64,
-    /// Grains of the run around it that are left over, up to a bound.
+    /// Granules of the run around it that are left over, up to a bound.
     left_over: u64,
     first: BlockId,
 }
@@ -91,28 +91,29 @@ fn chunk_pages(left: u64, largest: u64) -> u64 {
 }
 
 impl Arena {
-    /// How to make room for `grains` in `owner`'s order with the fewest missing pages. New chunks have at most `largest` pages, a power of
+    /// How to make room for `granules` in `owner`'s order with the fewest missing pages. New chunks have at most `largest` pages, a power of
     /// two. `None` when no addresses are left.
     #[must_use]
-    pub fn plan(&mut self, owner: Owner, grains: u64, largest: u64) -> Option<Plan> {
+    pub fn plan(&mut self, owner: Owner, granules: u64, largest: u64) -> Option<Plan> {
         self.know_pages();
-        let (least, roomiest) = self.windows(owner, grains);
+        let (least, roomiest) = self.windows(owner, granules);
         let least = least?;
-        let plan = self.fill(grains, least, self.stealable(owner, least, grains), largest);
+        let plan = self.fill(granules, least, self.stealable(owner, least, granules), largest);
         if plan.new_pages() == 0 {
             return Some(plan);
         }
         // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
-        let spacious = roomiest.map(|window| self.fill(grains, window, self.stealable(owner, window, grains), largest));
+        let spacious =
+            roomiest.map(|window| self.fill(granules, window, self.stealable(owner, window, granules), largest));
         let better = spacious.filter(|spacious| spacious.new_pages() < plan.new_pages());
         Some(better.unwrap_or(plan))
     }
 
     /// The same with new memory alone: nothing moves.
     #[must_use]
-    pub fn plan_new(&self, owner: Owner, grains: u64, largest: u64) -> Option<Plan> {
-        let (least, _) = self.windows(owner, grains);
-        Some(self.fill(grains, least?, Vec::new(), largest))
+    pub fn plan_new(&self, owner: Owner, granules: u64, largest: u64) -> Option<Plan> {
+        let (least, _) = self.windows(owner, granules);
+        Some(self.fill(granules, least?, Vec::new(), largest))
     }
 
     // ---- which window --------------------------------------------------------------------------------
@@ -127,8 +128,8 @@ impl Arena {
     }
 
     /// The window with the fewest missing pages, and the start of the longest hole.
-    fn windows(&self, owner: Owner, grains: u64) -> (Option<Window>, Option<Window>) {
-        let zone = self.zone_for(grains);
+    fn windows(&self, owner: Owner, granules: u64) -> (Option<Window>, Option<Window>) {
+        let zone = self.zone_for(granules);
         let mut least: Option<Window> = None;
         let mut roomiest: Option<(u64, Window)> = None;
         let mut run = Vec::new();
@@ -138,11 +139,11 @@ impl Arena {
         for seed in self.holes[zone].values().copied().chain(idle_seeds) {
             let block = &self.slab[seed];
             if block.kind == Kind::Hole {
-                if block.len >= grains && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
-                    let missing = grains.div_ceil(self.options.page_grains);
+                if block.len >= granules && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
+                    let missing = granules.div_ceil(self.options.page_granules);
                     roomiest = Some((
                         block.len,
-                        Window { start: block.start, missing, left_over: block.len - grains, first: seed },
+                        Window { start: block.start, missing, left_over: block.len - granules, first: seed },
                     ));
                 }
                 if block.start < seen_to {
@@ -153,7 +154,7 @@ impl Arena {
             if block.kind == Kind::Hole {
                 seen_to = run.last().map_or(seen_to, |&id| self.slab[id].end());
             }
-            self.best_window(&run, grains, &mut least);
+            self.best_window(&run, granules, &mut least);
             if least.as_ref().is_some_and(|window| window.missing == 0) {
                 break;
             }
@@ -177,18 +178,18 @@ impl Arena {
     }
 
     /// Tries every window that begins or ends with a block of the run: one of them is the best.
-    fn best_window(&self, run: &[BlockId], grains: u64, least: &mut Option<Window>) {
+    fn best_window(&self, run: &[BlockId], granules: u64, least: &mut Option<Window>) {
         let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
         let (run_start, run_end) = (self.slab[first].start, self.slab[last].end());
-        let Some(rest) = (run_end - run_start).checked_sub(grains) else { return };
-        let left_over = rest.min(LONG_REST * self.options.page_grains);
+        let Some(rest) = (run_end - run_start).checked_sub(granules) else { return };
+        let left_over = rest.min(LONG_REST * self.options.page_granules);
         for &id in run {
             let block = &self.slab[id];
-            for start in [Some(block.start), block.end().checked_sub(grains)].into_iter().flatten() {
-                if start < run_start || start + grains > run_end {
+            for start in [Some(block.start), block.end().checked_sub(granules)].into_iter().flatten() {
+                if start < run_start || start + granules > run_end {
                     continue;
                 }
-                let (missing, first) = self.missing(run, start, start + grains);
+                let (missing, first) = self.missing(run, start, start + granules);
                 let better = least
                     .as_ref()
                     .is_none_or(|best| (missing, left_over, start) < (best.missing, best.left_over, best.start));
@@ -220,14 +221,15 @@ impl Arena {
 
     /// The pages that `start..end` touches: first, and one past the last.
     pub(crate) fn pages_of(&self, start: u64, end: u64) -> (u64, u64) {
-        (start / self.options.page_grains, end.div_ceil(self.options.page_grains))
+        (start / self.options.page_granules, end.div_ceil(self.options.page_granules))
     }
 
     // ---- what to fill it with ------------------------------------------------------------------------
 
-    fn fill(&self, grains: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, largest: u64) -> Plan {
-        let mut plan = Plan { start: window.start, grains, first: window.first, ranges: Vec::new(), fills: Vec::new() };
-        for gap in self.gaps(window, window.start + grains) {
+    fn fill(&self, granules: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, largest: u64) -> Plan {
+        let mut plan =
+            Plan { start: window.start, granules, first: window.first, ranges: Vec::new(), fills: Vec::new() };
+        for gap in self.gaps(window, window.start + granules) {
             self.fill_gap(gap, &mut stock, &mut plan, largest);
         }
         plan
@@ -250,9 +252,9 @@ impl Arena {
 
     /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
     /// outside the window. More than a few times what is missing is not looked at. pre: the index of pages is kept.
-    fn stealable(&self, owner: Owner, window: Window, grains: u64) -> Vec<(ChunkId, u64)> {
-        let page_grains = self.options.page_grains;
-        let (keep_from, keep_to) = self.pages_of(window.start, window.start + grains);
+    fn stealable(&self, owner: Owner, window: Window, granules: u64) -> Vec<(ChunkId, u64)> {
+        let page_granules = self.options.page_granules;
+        let (keep_from, keep_to) = self.pages_of(window.start, window.start + granules);
         let enough = window.missing * 4 + 64;
         let private = self.owners[owner as usize].private;
         let mut found = Vec::new();
@@ -265,8 +267,8 @@ impl Arena {
             if block.owner != IDLE && (private || block.owner != owner) {
                 continue;
             }
-            let from = block.start.div_ceil(page_grains);
-            let mut to = block.end() / page_grains;
+            let from = block.start.div_ceil(page_granules);
+            let mut to = block.end() / page_granules;
             while to > from && pages < enough {
                 let chunk_id = self.chunks.at(to - 1);
                 let chunk = self.chunks.get(chunk_id);

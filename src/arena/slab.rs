@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Hole,
 }
 
-/// A span of the arena, in grains. On one cache line: neighbours in a list are anywhere.
+/// A span of the arena, in granules. On one cache line: neighbours in a list are anywhere.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Block {
@@ -69,7 +69,8 @@ impl Slab {
             self.blocks[id as usize] = block;
             return id;
         }
-        let id = BlockId::try_from(self.blocks.len()).expect("fewer than 2^32 blocks: an arena has fewer grains live");
+        let id =
+            BlockId::try_from(self.blocks.len()).expect("fewer than 2^32 blocks: an arena has fewer granules live");
         self.blocks.push(block);
         id
     }

@@ -3,13 +3,13 @@
 use super::arena::Arena;
 use super::slab::{Kind, NONE, Owner};
 
-/// A block with memory behind it. In grains.
+/// A block with memory behind it. In granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where it begins.
     pub start: u64,
     /// Its length.
-    pub grains: u64,
+    pub granules: u64,
     /// In whose order it is free; `None` for a block that is given out, stream caches included.
     pub free: Option<Owner>,
 }
@@ -27,13 +27,13 @@ impl Arena {
                 Kind::Free => Some(block.owner),
                 Kind::Retiring | Kind::Hole => return None,
             };
-            Some(Span { start: block.start, grains: block.len, free })
+            Some(Span { start: block.start, granules: block.len, free })
         })
     }
 
-    /// Gives out `grains` at exactly `start`, if `owner` has them free. Returns whether it has.
-    pub fn take_at(&mut self, owner: Owner, start: u64, grains: u64) -> bool {
-        let end = start + self.least_in(self.zone_at(start), grains);
+    /// Gives out `granules` at exactly `start`, if `owner` has them free. Returns whether it has.
+    pub fn take_at(&mut self, owner: Owner, start: u64, granules: u64) -> bool {
+        let end = start + self.least_in(self.zone_at(start), granules);
         let own = self.owners[owner as usize].sets[self.zone_at(start)].all(&self.slab);
         let Some(id) = own.into_iter().find(|&id| self.slab[id].start <= start && end <= self.slab[id].end()) else {
             return false;
@@ -61,14 +61,14 @@ mod tests {
         let mut arena = arena();
         let free: Vec<Span> = arena.spans().collect();
         assert_eq!(free.len(), 1);
-        let (start, grains) = (free[0].start, free[0].grains);
+        let (start, granules) = (free[0].start, free[0].granules);
         assert!(arena.take_at(IDLE, start + 4, 8));
         let parts: Vec<(u64, u64, bool)> =
-            arena.spans().map(|span| (span.start - start, span.grains, span.free.is_none())).collect();
-        assert_eq!(parts, [(0, 4, false), (4, 8, true), (12, grains - 12, false)]);
+            arena.spans().map(|span| (span.start - start, span.granules, span.free.is_none())).collect();
+        assert_eq!(parts, [(0, 4, false), (4, 8, true), (12, granules - 12, false)]);
         arena.check().expect("every equation holds");
         assert!(!arena.take_at(IDLE, start + 8, 8), "half of it is given out");
-        assert!(!arena.take_at(IDLE, start + grains - 4, 8), "it reaches beyond the free block");
+        assert!(!arena.take_at(IDLE, start + granules - 4, 8), "it reaches beyond the free block");
         arena.give(start + 4, IDLE, 0);
         assert_eq!(arena.spans().collect::<Vec<_>>(), free);
         arena.check().expect("every equation holds");

@@ -6,7 +6,7 @@ const LEN_BITS: u32 = 33;
 const STREAM_BITS: u32 = 16;
 const TAG_BITS: u32 = 3;
 
-/// What the first grain of a block says.
+/// What the first granule of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No block that a caller could know starts here.
@@ -32,10 +32,10 @@ impl Header {
     const TAG: u32 = Self::STREAM + STREAM_BITS;
     pub(crate) const STATE: u32 = Self::TAG + TAG_BITS;
     const SPECIAL: u64 = 1 << (Self::STATE + 2);
-    /// At which grain of its window the block starts.
+    /// At which granule of its window the block starts.
     pub(crate) const PLACE: u32 = Self::STATE + 3;
 
-    /// A live block of `len` grains, charged to stream slot `stream` and framework `tag`.
+    /// A live block of `len` granules, charged to stream slot `stream` and framework `tag`.
     /// `special` sends its free the slow way (used on further streams, or private).
     #[must_use]
     pub const fn live(len: u64, stream: u16, tag: u8, special: bool) -> Self {
@@ -68,9 +68,9 @@ impl Header {
         }
     }
 
-    /// Length in grains.
+    /// Length in granules.
     #[must_use]
-    pub const fn grains(self) -> u64 {
+    pub const fn granules(self) -> u64 {
         self.0 & ((1 << LEN_BITS) - 1)
     }
 
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn a_header_keeps_what_was_put_in() {
         let header = Header::live((1 << LEN_BITS) - 1, u16::MAX, 7, true);
-        assert_eq!((header.grains(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
+        assert_eq!((header.granules(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
         assert_eq!((header.state(), header.is_special()), (State::Live, true));
         let cached = Header::live(3, 9, 1, false).cached();
-        assert_eq!((cached.grains(), cached.stream(), cached.tag(), cached.state()), (3, 9, 1, State::Cached));
+        assert_eq!((cached.granules(), cached.stream(), cached.tag(), cached.state()), (3, 9, 1, State::Cached));
         assert!(!cached.is_special() && cached.special().is_special());
     }
 }

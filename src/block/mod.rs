@@ -7,7 +7,7 @@ mod table;
 pub use header::{Beginning, Header, State};
 #[cfg(test)]
 pub(crate) use size_class::BINNED;
-pub use size_class::block_grains;
+pub use size_class::block_granules;
 pub(crate) use size_class::{BINS, EXACT, bin, block_length, length, lengths, longer_bin};
 pub(crate) use table::NONE;
 pub use table::{BlockId, LastLeaf, Place, Table, TableShape};

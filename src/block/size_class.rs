@@ -4,9 +4,9 @@
 //! block that was freed serves the next request of about its length. That wastes less than 1/64 of such a block; in the traces of
 //! training they hold 1/500 of the memory at most. Longer blocks are as long as the request again.
 
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
-/// Up to so many grains every length is one.
+/// Up to so many granules every length is one.
 pub(crate) const EXACT: u64 = 128;
 /// Lengths in a doubling above.
 const STEPS: u64 = 64;
@@ -15,39 +15,39 @@ pub(crate) const BINNED: u64 = 2048;
 /// How many bins there are.
 pub(crate) const BINS: usize = bin(BINNED) + 1;
 
-const _: () = assert!(EXACT == 2 * STEPS, "up to here two lengths are one grain apart, above it two");
+const _: () = assert!(EXACT == 2 * STEPS, "up to here two lengths are one granule apart, above it two");
 
-/// Two lengths are so many grains apart, as a power of two.
+/// Two lengths are so many granules apart, as a power of two.
 #[inline(always)]
-const fn step_bits(grains: u64) -> u32 {
-    (grains.wrapping_sub(1) | STEPS).ilog2() - STEPS.ilog2()
+const fn step_bits(granules: u64) -> u32 {
+    (granules.wrapping_sub(1) | STEPS).ilog2() - STEPS.ilog2()
 }
 
-/// The length in grains of the block for a request of so many bytes.
+/// The length in granules of the block for a request of so many bytes.
 #[inline(always)]
 #[must_use]
-pub const fn block_grains(bytes: u64) -> u64 {
-    block_length(bytes.div_ceil(GRAIN))
+pub const fn block_granules(bytes: u64) -> u64 {
+    block_length(bytes.div_ceil(GRANULE))
 }
 
-/// The same for a request of so many grains.
+/// The same for a request of so many granules.
 #[inline(always)]
-pub(crate) const fn block_length(grains: u64) -> u64 {
-    if grains > BINNED {
-        return grains;
+pub(crate) const fn block_length(granules: u64) -> u64 {
+    if granules > BINNED {
+        return granules;
     }
-    let below = (1 << step_bits(grains)) - 1;
-    (grains + below) & !below
+    let below = (1 << step_bits(granules)) - 1;
+    (granules + below) & !below
 }
 
 /// The bin of a length; one that there is not, for 0 and what is longer than [`BINNED`].
 #[inline(always)]
-pub(crate) const fn bin(grains: u64) -> usize {
-    let bits = step_bits(grains);
-    (bits as u64 * STEPS + (grains.wrapping_sub(1) >> bits)) as usize
+pub(crate) const fn bin(granules: u64) -> usize {
+    let bits = step_bits(granules);
+    (bits as u64 * STEPS + (granules.wrapping_sub(1) >> bits)) as usize
 }
 
-/// Of longer requests, by half of their grains: a load is shorter than the sum.
+/// Of longer requests, by half of their granules: a load is shorter than the sum.
 const LONGER: [u16; (BINNED / 2) as usize] = {
     let mut bins = [0; (BINNED / 2) as usize];
     let mut place = 0;
@@ -58,18 +58,18 @@ const LONGER: [u16; (BINNED / 2) as usize] = {
     bins
 };
 
-/// As [`bin`]. pre: 0 or more than [`EXACT`] grains.
+/// As [`bin`]. pre: 0 or more than [`EXACT`] granules.
 #[inline(always)]
-pub(crate) fn longer_bin(grains: u64) -> Option<usize> {
-    LONGER.get(((grains.wrapping_sub(1)) / 2) as usize).map(|&bin| bin.into())
+pub(crate) fn longer_bin(granules: u64) -> Option<usize> {
+    LONGER.get(((granules.wrapping_sub(1)) / 2) as usize).map(|&bin| bin.into())
 }
 
 const LENGTHS: [u16; BINS] = {
     let mut lengths = [0; BINS];
-    let mut grains = 1;
-    while grains <= BINNED {
-        lengths[bin(grains)] = grains as u16;
-        grains += 1;
+    let mut granules = 1;
+    while granules <= BINNED {
+        lengths[bin(granules)] = granules as u16;
+        granules += 1;
     }
     lengths
 };
@@ -95,16 +95,16 @@ mod tests {
             assert_eq!((bin(length), block_length(length)), (place, length));
         }
         assert_eq!(lengths().last(), Some(BINNED));
-        assert!([0, BINNED + 1, u64::MAX].into_iter().all(|grains| bin(grains) >= BINS));
+        assert!([0, BINNED + 1, u64::MAX].into_iter().all(|granules| bin(granules) >= BINS));
     }
 
     #[test]
     fn a_block_is_longer_by_less_than_a_64th() {
-        for grains in 0..3 * BINNED {
-            let length = block_length(grains);
-            assert!(length >= grains && (length - grains) * STEPS < grains.max(1), "{grains}: {length}");
-            assert!((EXACT < grains && grains <= BINNED) || length == grains);
-            assert!(grains == 0 || grains > BINNED || bin(grains) == bin(length));
+        for granules in 0..3 * BINNED {
+            let length = block_length(granules);
+            assert!(length >= granules && (length - granules) * STEPS < granules.max(1), "{granules}: {length}");
+            assert!((EXACT < granules && granules <= BINNED) || length == granules);
+            assert!(granules == 0 || granules > BINNED || bin(granules) == bin(length));
         }
     }
 }

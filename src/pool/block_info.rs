@@ -9,11 +9,11 @@ use super::fallback::ledger::Block;
 use super::pool::Pool;
 use crate::block::{Header, Place};
 use crate::error::Result;
-use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
 /// A live block, as its user knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct BlockInfo {
     /// The device it is on.
     pub device: i32,
     /// Its length.
@@ -22,18 +22,18 @@ pub struct Account {
     pub requested: u64,
 }
 
-impl Account {
+impl BlockInfo {
     #[inline]
     fn new(device: DeviceId, place: Place<'_>, header: Header) -> Self {
-        let bytes = header.grains() * GRAIN;
-        Self { device: device.0 as i32, bytes, requested: bytes - u64::from(place.unasked()) }
+        let bytes = header.granules() * GRANULE;
+        Self { device: device.0 as i32, bytes, requested: bytes - u64::from(place.slack()) }
     }
 
     fn of_block(device: DeviceId, block: &Block) -> Self {
         Self { device: device.0 as i32, bytes: block.bytes, requested: block.requested }
     }
 
-    /// For a block that is about to go: its account, if it is that framework's.
+    /// For a block that is about to go: its info, if it is that framework's.
     #[inline(always)]
     pub(crate) fn of_tag(tag: u8) -> impl Fn(&Stream, Place<'_>, Header) -> Option<Self> {
         move |stream, place, header| (header.tag() == tag).then(|| Self::new(stream.gpu.device, place, header))
@@ -45,12 +45,12 @@ impl Pool {
     ///
     /// # Errors
     /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts there.
-    pub fn account(&self, at: Address, tag: u8) -> Result<(Account, StreamHandle)> {
+    pub fn block_info(&self, at: Address, tag: u8) -> Result<(BlockInfo, StreamHandle)> {
         match self.device(self.device_of(at)?)? {
-            Device::Arena(pool) => account(pool, at, tag).map(|(account, stream, _)| (account, stream)),
+            Device::Arena(pool) => block_info(pool, at, tag).map(|(info, stream, _)| (info, stream)),
             Device::DriverOrdered(pool) => {
                 let block = pool.block_of(at, tag)?;
-                Ok((Account::of_block(pool.device(), &block), block.stream.handle))
+                Ok((BlockInfo::of_block(pool.device(), &block), block.stream.handle))
             }
         }
     }
@@ -61,42 +61,42 @@ impl Pool {
     ///
     /// # Errors
     /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts at `at`; nothing was changed.
-    pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
+    pub fn free_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<BlockInfo> {
         self.free_slow_while(at, current, tag)
     }
 
     /// The same for a block that the fast path did not take.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_slow_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<Account> {
+    pub(crate) fn free_slow_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<BlockInfo> {
         if let Some(current) = current
-            && let Ok(account) = self.free_now(at, current, true, Account::of_tag(tag))
+            && let Ok(info) = self.free_now(at, current, true, BlockInfo::of_tag(tag))
         {
-            return Ok(account);
+            return Ok(info);
         }
         let pool = match self.device(self.device_of(at)?)? {
             Device::Arena(pool) => pool,
             Device::DriverOrdered(pool) => {
-                return Ok(Account::of_block(pool.device(), &pool.free_while(at, current, tag)?));
+                return Ok(BlockInfo::of_block(pool.device(), &pool.free_while(at, current, tag)?));
             }
         };
-        let (account, stream, private) = account(pool, at, tag)?;
+        let (info, stream, private) = block_info(pool, at, tag)?;
         if let Some(current) = current.map(StreamHandle::canonical).filter(|&current| !private && current != stream) {
-            let noted = self.on_stream(None, account.device, current, |pool, found| {
+            let noted = self.on_stream(None, info.device, current, |pool, found| {
                 let captured = pool.gpu.may_be_captured(found.stream.handle)?;
                 if captured { Ok(()) } else { record_use(pool, &found.stream, at) }
             });
             if let Err(error) = noted {
-                tracing::debug!(device = account.device, %error, "a free does not wait for the stream that was current");
+                tracing::debug!(device = info.device, %error, "a free does not wait for the stream that was current");
             }
         }
         self.free_slow(at, stream, Behind::Stream)?;
-        Ok(account)
+        Ok(info)
     }
 }
 
 /// A live block, the stream of its allocation, and whether it belongs to a private pool.
-fn account(pool: &DevicePool, at: Address, tag: u8) -> Result<(Account, StreamHandle, bool)> {
+fn block_info(pool: &DevicePool, at: Address, tag: u8) -> Result<(BlockInfo, StreamHandle, bool)> {
     let (start, header) = pool.find_live(at)?;
     if header.tag() != tag {
         return Err(of_another_framework(at));
@@ -104,5 +104,5 @@ fn account(pool: &DevicePool, at: Address, tag: u8) -> Result<(Account, StreamHa
     let place = pool.layout.table.place(start).ok_or_else(|| pool.bad_free(at))?;
     let stream = pool.streams.by_slot(header.stream()).ok_or_else(|| pool.bad_free(at))?.handle;
     let private = header.is_special() && pool.state.lock().graphs.pool_of(start).is_some();
-    Ok((Account::new(pool.device(), place, header), stream, private))
+    Ok((BlockInfo::new(pool.device(), place, header), stream, private))
 }

@@ -1,7 +1,7 @@
 //! Giving blocks out and taking them back: the fast path first, then what the stream's cache and free memory can do without waiting, then
 //! the slow path.
 
-use super::cache::fast::{self, Declined, unasked};
+use super::cache::fast::{self, Declined, slack};
 use super::cache::stream::Stream;
 use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
@@ -12,7 +12,7 @@ use super::device::need::Failure;
 use super::fallback::driver_ordered::DriverOrdered;
 use super::pool::{Found, Pool};
 use super::report::text;
-use crate::block::{Header, Place, block_grains};
+use crate::block::{Header, Place, block_granules};
 use crate::driver;
 use crate::error::{Error, Result};
 use crate::units::{Address, StreamHandle};
@@ -54,7 +54,7 @@ impl Pool {
                 found,
                 (bytes, device, stream),
                 |pool| pool.malloc(bytes, stream, tag),
-                |pool, found, grains| allocate(pool, &found.stream, grains, tag, found.captured),
+                |pool, found, granules| allocate(pool, &found.stream, granules, tag, found.captured),
             ),
         }
     }
@@ -71,7 +71,7 @@ impl Pool {
         let stream = fast::find(self.id, device, stream).ok_or(None)?;
         let known = self.recognise(stream)? && !stream.gpu.is_capturing();
         let pool = self.open_of(stream).filter(|_| known).ok_or_else(|| keep(self.id, stream, false))?;
-        let served = stream.malloc_or(bytes, tag, |grains| refill(pool, stream, grains));
+        let served = stream.malloc_or(bytes, tag, |granules| refill(pool, stream, granules));
         let (at, peak) = served.ok_or_else(|| keep(self.id, stream, false))?;
         if peak {
             pool.live_peak.rose(&pool.streams, stream);
@@ -117,7 +117,7 @@ impl Pool {
             None,
             (bytes, device, stream),
             |pool| pool.malloc_ready(bytes, stream, tag),
-            |pool, found, grains| allocate_ready(pool, &found.stream, grains, tag, found.captured),
+            |pool, found, granules| allocate_ready(pool, &found.stream, granules, tag, found.captured),
         )
     }
 
@@ -134,13 +134,13 @@ impl Pool {
                 None,
                 (bytes, device, stream),
                 |pool| pool.malloc(bytes, stream, tag),
-                |pool, found, grains| allocate_captured(pool, &found.stream, grains, tag),
+                |pool, found, granules| allocate_captured(pool, &found.stream, granules, tag),
             ),
             result => result,
         }
     }
 
-    /// Calls `allocate` for the grains that a request needs, if it can be made here at all; `ordered` where the driver's pool serves the
+    /// Calls `allocate` for the granules that a request needs, if it can be made here at all; `ordered` where the driver's pool serves the
     /// device.
     fn allocate_by(
         &self,
@@ -149,25 +149,25 @@ impl Pool {
         ordered: impl FnOnce(&DriverOrdered) -> Result<Address>,
         allocate: impl FnOnce(&DevicePool, &Found, u64) -> std::result::Result<Address, Failure>,
     ) -> Result<Address> {
-        let grains = self.grains(bytes, device)?;
-        if grains == 0 {
+        let granules = self.granules(bytes, device)?;
+        if granules == 0 {
             return Ok(Address(0));
         }
         if let Some(pool) = self.device(device)?.driver_ordered() {
             return ordered(pool);
         }
         self.on_stream(found, device, stream, |pool, found| {
-            let at = allocate(pool, found, grains).map_err(|failure| match failure {
+            let at = allocate(pool, found, granules).map_err(|failure| match failure {
                 Failure::Memory(bytes, shortage) => text::out_of_memory(pool, bytes, &shortage),
                 Failure::Other(error) => error,
             })?;
-            pool.set_asked(at, |grains| unasked(grains, bytes));
+            pool.set_asked(at, |granules| slack(granules, bytes));
             Ok(at)
         })
     }
 
-    /// How many grains a request needs, if it can be made here at all.
-    pub(crate) fn grains(&self, bytes: u64, device: i32) -> Result<u64> {
+    /// How many granules a request needs, if it can be made here at all.
+    pub(crate) fn granules(&self, bytes: u64, device: i32) -> Result<u64> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
         }
@@ -179,7 +179,7 @@ impl Pool {
         if bytes == 0 {
             self.device(device)?;
         }
-        Ok(block_grains(bytes))
+        Ok(block_granules(bytes))
     }
 
     /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.

@@ -28,7 +28,7 @@ mod shared;
 mod sharing;
 mod streams;
 
-pub use block_info::Account;
+pub use block_info::BlockInfo;
 pub use cache::stream::TAGS;
 pub use device::device_pool::DevicePool;
 pub(crate) use device::free::Behind;
@@ -40,6 +40,6 @@ pub use graph::id::own_private_id;
 pub use graph::routes::Filter;
 pub use options::{Location, Options};
 pub use pool::Pool;
-pub use report::snapshot::{BlockInfo, BlockState};
+pub use report::snapshot::{BlockState, SnapshotBlock};
 pub use report::stats::{Stats, StreamStats};
 pub use shared::{configure, existing, shared};

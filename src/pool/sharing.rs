@@ -5,7 +5,7 @@ use super::device::observer::Observer;
 use super::device::state::Export;
 use super::fallback::device::{Device, EXPORTS};
 use super::pool::Pool;
-use super::report::snapshot::BlockInfo;
+use super::report::snapshot::SnapshotBlock;
 use crate::driver::Place;
 use crate::error::Result;
 use crate::ticket::Ticket;
@@ -30,7 +30,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`crate::error::Error`].
-    pub fn blocks(&self, device: i32) -> Result<Vec<BlockInfo>> {
+    pub fn blocks(&self, device: i32) -> Result<Vec<SnapshotBlock>> {
         Ok(self.device_if_used(device)?.map_or_else(Vec::new, Device::blocks))
     }
 

@@ -13,7 +13,7 @@ use crate::units::{Address, DeviceId, StreamHandle};
 
 /// What is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plain {
+pub enum HostKind {
     /// Page-locked host memory.
     Host(HostFlags),
     /// Managed memory.
@@ -23,27 +23,27 @@ pub enum Plain {
 /// Each allocation is the driver's own. An allocation is usable at once; giving one back waits for its stream, and the
 /// driver waits for the whole device: none of it belongs on a hot path.
 #[derive(Debug)]
-pub struct PlainResource {
+pub struct HostResource {
     driver: Arc<dyn Driver>,
     device: DeviceId,
-    plain: Plain,
+    plain: HostKind,
     closed: AtomicBool,
     pointers: Pointers,
 }
 
-impl PlainResource {
+impl HostResource {
     /// errors: [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory.
     /// Without a device, in the current one's context.
-    pub fn new(driver: Arc<dyn Driver>, device: Option<i32>, plain: Plain) -> Result<Self> {
+    pub fn new(driver: Arc<dyn Driver>, device: Option<i32>, plain: HostKind) -> Result<Self> {
         let device = device_or_current(driver.as_ref(), device)?;
-        if plain == Plain::Managed && !driver.capabilities(device)?.managed {
+        if plain == HostKind::Managed && !driver.capabilities(device)?.managed {
             return Err(Error::Unsupported(format!("device {device} has no managed memory").into()));
         }
         Ok(Self { driver, device, plain, closed: AtomicBool::new(false), pointers: Pointers::default() })
     }
 }
 
-impl MemoryResource for PlainResource {
+impl MemoryResource for HostResource {
     fn info(&self) -> Info {
         let info = Info {
             is_handle_owned: true,
@@ -52,8 +52,8 @@ impl MemoryResource for PlainResource {
             ..Info::new(Kind::Host)
         };
         match self.plain {
-            Plain::Host(flags) => Info { is_device_accessible: flags.mapped, ..info },
-            Plain::Managed => Info { kind: Kind::Managed, is_managed: true, ..info },
+            HostKind::Host(flags) => Info { is_device_accessible: flags.mapped, ..info },
+            HostKind::Managed => Info { kind: Kind::Managed, is_managed: true, ..info },
         }
     }
 
@@ -78,8 +78,8 @@ impl MemoryResource for PlainResource {
             return Ok(Address(0));
         }
         let at = match self.plain {
-            Plain::Host(flags) => self.driver.host_allocate(self.device, bytes, flags),
-            Plain::Managed => self.driver.managed_allocate(self.device, bytes),
+            HostKind::Host(flags) => self.driver.host_allocate(self.device, bytes, flags),
+            HostKind::Managed => self.driver.managed_allocate(self.device, bytes),
         };
         Ok(at?)
     }
@@ -90,8 +90,8 @@ impl MemoryResource for PlainResource {
         }
         self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.device, stream), stream)?;
         match self.plain {
-            Plain::Host(_) => self.driver.host_free(self.device, at)?,
-            Plain::Managed => self.driver.free(self.device, at)?,
+            HostKind::Host(_) => self.driver.host_free(self.device, at)?,
+            HostKind::Managed => self.driver.free(self.device, at)?,
         }
         Ok(())
     }
@@ -104,8 +104,8 @@ impl MemoryResource for PlainResource {
     fn peer_access(&self, peer: DeviceId) -> Result<Access> {
         check_device(self.driver.as_ref(), peer.0 as i32)?;
         let shared = match self.plain {
-            Plain::Host(flags) => flags.mapped && (flags.portable || peer == self.device),
-            Plain::Managed => true,
+            HostKind::Host(flags) => flags.mapped && (flags.portable || peer == self.device),
+            HostKind::Managed => true,
         };
         Ok(if shared { Access::ReadWrite } else { Access::None })
     }

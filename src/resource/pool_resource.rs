@@ -13,7 +13,7 @@ use crate::units::{Address, DeviceId, StreamHandle};
 /// One device's part of a [`Pool`]. Buffers of a pinned pool are ready for the host at once: nothing that is queued
 /// anywhere uses their memory.
 #[derive(Debug)]
-pub struct OwnPool {
+pub struct PoolResource {
     pool: Arc<Pool>,
     device: DeviceId,
     /// [`Kind::Pool`], or [`Kind::Pinned`] where it stands in for a pool of the driver.
@@ -27,7 +27,7 @@ pub struct OwnPool {
     pointers: Pointers,
 }
 
-impl OwnPool {
+impl PoolResource {
     /// A pool that others hold too. pre: `tag` is a framework's.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl OwnPool {
     }
 }
 
-impl MemoryResource for OwnPool {
+impl MemoryResource for PoolResource {
     fn info(&self) -> Info {
         let home = self.pool.device(self.ordinal());
         let place = home.as_ref().map_or(Place::Device(self.device), |home| home.place());

@@ -28,7 +28,7 @@ struct Place {
 
 /// Memory of a resource with the stream of each block, and with a limit.
 #[derive(Debug)]
-pub struct Ordered {
+pub struct StreamTracking {
     resource: Arc<dyn MemoryResource>,
     identity: bool,
     /// Most bytes in use; 0 for no limit.
@@ -38,9 +38,9 @@ pub struct Ordered {
 }
 
 /// Those that live. One for each resource: its limit counts whoever uses the resource, and holds for them all.
-static KNOWN: Mutex<Vec<Weak<Ordered>>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<Weak<StreamTracking>>> = Mutex::new(Vec::new());
 
-impl Ordered {
+impl StreamTracking {
     /// The one on `resource`, which is made if there is none.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Ordered {
     /// Bytes that it holds.
     ///
     /// # Errors
-    /// As [`Ordered::used`].
+    /// As [`StreamTracking::used`].
     pub fn held(&self) -> Result<u64> {
         self.resource.attribute(PoolAttribute::ReservedCurrent)
     }

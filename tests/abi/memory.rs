@@ -283,10 +283,10 @@ fn what_a_freed_block_serves_is_never_longer() {
     // On the long way, then on the short one.
     for turns in [0, HELD] {
         use_front(&pool, turns);
-        for grains in (1..300).chain(1020..1060).chain(2030..2060) {
-            let shorter = pool.malloc(grains * 512, LEGACY).unwrap();
+        for granules in (1..300).chain(1020..1060).chain(2030..2060) {
+            let shorter = pool.malloc(granules * 512, LEGACY).unwrap();
             pool.free(shorter, LEGACY).unwrap();
-            let bytes = (grains + 1) * 512;
+            let bytes = (granules + 1) * 512;
             let block = pool.malloc(bytes - 1, LEGACY).unwrap();
             let size = pool.block_size(block).unwrap();
             assert!(size >= bytes && (size - bytes) * 64 < size, "{size} bytes for {bytes}");

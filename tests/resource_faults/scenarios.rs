@@ -6,9 +6,9 @@ use forebay::driver::{Access, HostFlags, Place, PoolAttribute, VirtualMemory};
 use forebay::pool::{Options, Pool};
 use forebay::resource::buffer::{Buffer, From, Owner, export_foreign, export_pointer};
 use forebay::resource::driver_pool::{self, DeviceOptions, DriverPool, ManagedOptions, PinnedOptions, Source};
-use forebay::resource::host::{Plain, PlainResource};
+use forebay::resource::host::{HostKind, HostResource};
 use forebay::resource::memory_resource::Kind;
-use forebay::resource::pool_resource::OwnPool;
+use forebay::resource::pool_resource::PoolResource;
 use forebay::resource::virtual_memory::{VirtualLocation, VirtualOptions, VirtualResource};
 use forebay::units::{Address, DeviceId};
 
@@ -92,8 +92,8 @@ pub fn unshared_pools(run: &mut Run) {
 
 pub fn plain(run: &mut Run) {
     let home = run.home();
-    for what in [Plain::Managed, Plain::Host(HostFlags { mapped: true, ..HostFlags::default() })] {
-        let resource = run.until_done("create", || PlainResource::new(home.clone(), Some(0), what));
+    for what in [HostKind::Managed, HostKind::Host(HostFlags { mapped: true, ..HostFlags::default() })] {
+        let resource = run.until_done("create", || HostResource::new(home.clone(), Some(0), what));
         let resource: Resource = Arc::new(resource);
         run.life(&resource);
         run.end(&resource);
@@ -171,7 +171,7 @@ pub fn own_pools(run: &mut Run) {
     let pinned = PinnedOptions { source: Source::New, own: true, ipc: true, ..PinnedOptions::default() };
     let pinned = run.until_done("create", || driver_pool::pinned(home.clone(), pinned));
     let pool = Pool::with_driver(home.clone(), Options::default()).unwrap();
-    let of_pool: Resource = Arc::new(run.until_done("create", || OwnPool::new(Arc::clone(&pool), 0, 0)));
+    let of_pool: Resource = Arc::new(run.until_done("create", || PoolResource::new(Arc::clone(&pool), 0, 0)));
     for resource in [&pinned, &of_pool] {
         run.life(resource);
         let buffer = run.allocate(resource, 9 * GRANULE + 77, 3);

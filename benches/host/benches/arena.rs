@@ -10,7 +10,7 @@ const COUNT: u32 = 1000;
 const PAGE: u64 = 4096;
 
 fn arena(pages: u64) -> Arena {
-    let options = ArenaOptions { page_grains: PAGE, pages, small_pages: pages / 4, small_grains: 512 };
+    let options = ArenaOptions { page_granules: PAGE, pages, small_pages: pages / 4, small_granules: 512 };
     Arena::new(options, Arc::new(Table::new(&options.table_shape())))
 }
 
@@ -28,9 +28,9 @@ fn main_bench(criterion: &mut Criterion) {
         };
         let mut step = move || {
             if live.len() < most && (live.is_empty() || next() % 4 < 3) {
-                let grains = 1 + next() % 2048;
-                let start = arena.take(owner, grains).unwrap_or_else(|| {
-                    let plan = arena.plan(owner, grains, 16).expect("room");
+                let granules = 1 + next() % 2048;
+                let start = arena.take(owner, granules).unwrap_or_else(|| {
+                    let plan = arena.plan(owner, granules, 16).expect("room");
                     let handles: Vec<u64> =
                         plan.fills.iter().filter(|f| f.source == Source::Create).map(|_| 1).collect();
                     for retired in arena.commit(&plan, owner, 0, &handles) {

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::abi::python::{exception, thread};
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
 /// Gives the calling thread's memory hooks, a new reference to a Python container. CuPy passes 0.
 pub type ForebayHookGetter = Option<extern "C" fn(skip_dispatch: c_int) -> *mut c_void>;
@@ -91,7 +91,7 @@ pub(crate) fn free(at: *mut c_void, size: u64, device: c_int, free: impl FnOnce(
         exception::report(TELL.load(Ordering::Acquire));
     }
     free();
-    if told != Some(false) && tell(Event::AfterFree, device, size.next_multiple_of(GRAIN), at, 0).is_none() {
+    if told != Some(false) && tell(Event::AfterFree, device, size.next_multiple_of(GRANULE), at, 0).is_none() {
         exception::report(TELL.load(Ordering::Acquire));
     }
 }

@@ -8,13 +8,13 @@ use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayResource, output};
 use crate::abi::core::status::ForebayStatus;
 use crate::error::Error;
-use crate::resource::stream_tracking::Ordered;
-use crate::units::{Address, GRAIN, StreamHandle};
+use crate::resource::stream_tracking::StreamTracking;
+use crate::units::{Address, GRANULE, StreamHandle};
 
 /// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every
 /// device.
 pub struct ForebayCupyPool {
-    devices: Box<[Arc<Ordered>]>,
+    devices: Box<[Arc<StreamTracking>]>,
 }
 
 impl ForebayCupyPool {
@@ -22,7 +22,7 @@ impl ForebayCupyPool {
     ///
     /// # Safety
     /// `object` is NULL or came from `forebay_cupy_pool_create`, and outlives the returned reference.
-    unsafe fn get<'a>(object: *const Self, device: c_int) -> Result<&'a Ordered, Fault> {
+    unsafe fn get<'a>(object: *const Self, device: c_int) -> Result<&'a StreamTracking, Fault> {
         // SAFETY: not NULL after the check, and alive as the caller promises.
         let Self { devices } = unsafe { object.as_ref() }.ok_or(Fault::Null("pool"))?;
         let part = usize::try_from(device).ok().and_then(|device| devices.get(device));
@@ -33,16 +33,16 @@ impl ForebayCupyPool {
     }
 }
 
-impl Target for Ordered {
+impl Target for StreamTracking {
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
         // As CuPy's own pool asks for it, so that both fill the driver's in the same way.
-        let bytes = bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes);
+        let bytes = bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes);
         guard::result(|| Ok(self.malloc(bytes, device, stream)?))
     }
 
     fn free(&self, at: Address, stream: StreamHandle) {
         guard::unanswered(
-            || Ok(Ordered::free(self, at, stream)?),
+            || Ok(StreamTracking::free(self, at, stream)?),
             |why| tracing::warn!(hook = HOOK, address = %at, %stream, "{why}"),
         );
     }
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn forebay_cupy_pool_create(
         let devices = given
             .iter()
             // SAFETY: as the caller promises.
-            .map(|&resource| Ok(Ordered::of(unsafe { ForebayResource::get(resource)? })?))
+            .map(|&resource| Ok(StreamTracking::of(unsafe { ForebayResource::get(resource)? })?))
             .collect::<Result<_, Fault>>()?;
         out.write(Box::into_raw(Box::new(ForebayCupyPool { devices })));
         Ok(())

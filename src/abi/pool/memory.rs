@@ -5,10 +5,10 @@ use std::ffi::c_void;
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
 use crate::abi::core::status::ForebayStatus;
-use crate::block::block_grains;
+use crate::block::block_granules;
 use crate::error::Error;
 use crate::pool::{Behind, Pool};
-use crate::units::{Address, GRAIN, StreamHandle};
+use crate::units::{Address, GRANULE, StreamHandle};
 
 /// Who asked for a block: how the figures tell users apart.
 #[repr(C)]
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn forebay_pool_block_size(
 /// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_pool_block_size_for(bytes: u64) -> u64 {
-    block_grains(bytes).saturating_mul(GRAIN)
+    block_granules(bytes).saturating_mul(GRANULE)
 }
 
 /// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large

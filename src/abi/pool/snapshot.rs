@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, pointer};
 use crate::abi::core::status::ForebayStatus;
-use crate::pool::{BlockInfo, BlockState, Mapping, Observer};
+use crate::pool::{BlockState, Mapping, Observer, SnapshotBlock};
 
 /// Layout of `forebay_block`.
 pub const FOREBAY_BLOCK_VERSION: u32 = 1;
@@ -131,8 +131,8 @@ pub unsafe extern "C" fn forebay_pool_set_mapping_observer(
     })
 }
 
-impl From<BlockInfo> for ForebayBlock {
-    fn from(block: BlockInfo) -> Self {
+impl From<SnapshotBlock> for ForebayBlock {
+    fn from(block: SnapshotBlock) -> Self {
         let state = match block.state {
             BlockState::Free => ForebayBlockState::Free,
             BlockState::Live => ForebayBlockState::Live,

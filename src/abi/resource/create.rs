@@ -14,9 +14,9 @@ use crate::abi::core::versioned::options as read;
 use crate::abi::pool::memory::ForebayFramework;
 use crate::driver::{Driver, HostFlags};
 use crate::resource::driver_pool::{self, DeviceOptions, ManagedOptions, PinnedOptions};
-use crate::resource::host::{Plain, PlainResource};
+use crate::resource::host::{HostKind, HostResource};
 use crate::resource::memory_resource::device_or_current;
-use crate::resource::pool_resource::OwnPool;
+use crate::resource::pool_resource::PoolResource;
 use crate::resource::virtual_memory::{VirtualOptions, VirtualResource};
 
 pub(crate) fn driver() -> Result<Arc<dyn Driver>, Fault> {
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn forebay_host_resource_create(
             None => (None, HostFlags { portable: true, mapped: true, write_combined: false }),
             Some(options) => (named(options.device), options.translate()?),
         };
-        out.write(ForebayResource::into_raw(Arc::new(PlainResource::new(driver()?, device, Plain::Host(flags))?)));
+        out.write(ForebayResource::into_raw(Arc::new(HostResource::new(driver()?, device, HostKind::Host(flags))?)));
         Ok(())
     })
 }
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn forebay_pool_resource_create(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (pool, out) = unsafe { (ForebayPool::share(pool)?, output(out, "out")?) };
-        let resource = OwnPool::new(pool, device, ForebayFramework::C as u8)?;
+        let resource = PoolResource::new(pool, device, ForebayFramework::C as u8)?;
         out.write(ForebayResource::into_raw(Arc::new(resource)));
         Ok(())
     })

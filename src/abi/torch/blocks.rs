@@ -8,7 +8,7 @@ use crate::abi::core::handle::{address, output, pointer, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::abi::pool::memory::ForebayFramework;
 use crate::error::Error;
-use crate::pool::{Account, Pool, existing};
+use crate::pool::{BlockInfo, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// A block that PyTorch has.
@@ -29,8 +29,8 @@ pub struct ForebayTorchBlock {
 
 impl ForebayTorchBlock {
     #[inline]
-    fn new(account: Account, stream: StreamHandle) -> Self {
-        let Account { device, bytes, requested } = account;
+    fn new(info: BlockInfo, stream: StreamHandle) -> Self {
+        let BlockInfo { device, bytes, requested } = info;
         Self { bytes, requested, stream: pointer(Address(stream.0)), device, reserved: 0 }
     }
 }
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn forebay_torch_block_at(ptr: *const c_void, out: *mut Fo
     guard::status(|| {
         // SAFETY: as the caller promises.
         let out = unsafe { output(out, "out")? };
-        let (account, stream) = pool(ptr)?.account(address(ptr), ForebayFramework::Torch as u8)?;
-        out.write(ForebayTorchBlock::new(account, stream));
+        let (info, stream) = pool(ptr)?.block_info(address(ptr), ForebayFramework::Torch as u8)?;
+        out.write(ForebayTorchBlock::new(info, stream));
         Ok(())
     })
 }
@@ -75,14 +75,14 @@ pub unsafe extern "C" fn forebay_torch_free_while(
         Err(fault) => return guard::status(|| Err(fault)),
     };
     let current = (has_current != 0).then(|| handle(current));
-    let freed = existing().zip(current).and_then(|(pool, current)| pool.free_fast(at, current, Account::of_tag(tag)));
-    let account = match freed {
-        Some(account) => Ok(account),
+    let freed = existing().zip(current).and_then(|(pool, current)| pool.free_fast(at, current, BlockInfo::of_tag(tag)));
+    let info = match freed {
+        Some(info) => Ok(info),
         None => guard::result(|| Ok(pool(ptr)?.free_slow_while(at, current, tag)?)),
     };
-    match account {
-        Ok(account) => {
-            out.write(ForebayTorchBlock::new(account, StreamHandle::LEGACY));
+    match info {
+        Ok(info) => {
+            out.write(ForebayTorchBlock::new(info, StreamHandle::LEGACY));
             ForebayStatus::Ok
         }
         Err(fault) => fault.status(),

@@ -5,17 +5,17 @@
 //! slow path looks at the same entry of the thread's cache again, and at nothing else twice.
 
 use super::lock::CacheGuard;
-use super::stream::{Hot, Stream};
+use super::stream::{CacheState, Stream};
 use super::stream_cache::{Cached, StreamCache};
 use super::thread_cache;
-use crate::block::{Header, Place, block_grains};
+use crate::block::{Header, Place, block_granules};
 use crate::pool::order::unfenced::Unfenced;
-use crate::units::{Address, GRAIN, StreamHandle};
+use crate::units::{Address, GRANULE, StreamHandle};
 
 /// How many bytes of a block of that length such a request does not ask for.
 #[inline(always)]
-pub(crate) const fn unasked(grains: u64, bytes: u64) -> u32 {
-    (grains * GRAIN).wrapping_sub(bytes) as u32
+pub(crate) const fn slack(granules: u64, bytes: u64) -> u32 {
+    (granules * GRANULE).wrapping_sub(bytes) as u32
 }
 
 /// The stream of that name on a device, if this thread used it lately. As short-lived as [`thread_cache::Known::stream`].
@@ -27,7 +27,7 @@ pub(crate) fn find<'a>(pool: u64, device: i32, handle: StreamHandle) -> Option<&
 /// The same on the device that an address belongs to.
 #[inline(always)]
 pub(crate) fn find_for<'a>(pool: u64, at: Address, handle: StreamHandle) -> Option<&'a Stream> {
-    let fits = |known: &thread_cache::Known| known.stream().layout.grain(at).is_some();
+    let fits = |known: &thread_cache::Known| known.stream().layout.granule(at).is_some();
     thread_cache::find(pool, handle.canonical(), fits).map(|known| known.stream())
 }
 
@@ -57,49 +57,49 @@ impl Stream {
     pub fn malloc(&self, bytes: u64, tag: u8) -> Option<Address> {
         self.beginning.of_some()?;
         // Sizes beyond all reason wrap to one that no cache has.
-        let grains = bytes.wrapping_add(GRAIN - 1) / GRAIN;
-        let mut held = self.hot.try_lock()?;
-        let hot = &mut *held;
-        let (newest, grains, place) = if grains.wrapping_sub(1) < StreamCache::SHORT {
-            let newest = hot.cache.newest_short(grains)?;
-            let place = hot.last_leaf.place(newest.start)?;
-            (newest, grains, place)
+        let granules = bytes.wrapping_add(GRANULE - 1) / GRANULE;
+        let mut held = self.cache_state.try_lock()?;
+        let cache_state = &mut *held;
+        let (newest, granules, place) = if granules.wrapping_sub(1) < StreamCache::SHORT {
+            let newest = cache_state.cache.newest_short(granules)?;
+            let place = cache_state.last_leaf.place(newest.start)?;
+            (newest, granules, place)
         } else {
-            let (newest, grains) = hot.cache.newest_longer(grains)?;
+            let (newest, granules) = cache_state.cache.newest_longer(granules)?;
             let place = self.layout.table.place_in_windows(newest.start)?;
-            (newest, grains, place)
+            (newest, granules, place)
         };
-        if self.would_peak(grains) {
+        if self.would_peak(granules) {
             return None;
         }
         let start = newest.take();
-        place.set_unasked(unasked(grains, bytes));
+        place.set_slack(slack(granules, bytes));
         // The fast path may have been shut by now: then as if it had been after this.
-        place.write(self.header.with(grains, tag));
+        place.write(self.header.with(granules, tag));
         // Summed again: kept, the sum would cost a register more than there are.
-        self.charge(&mut hot.counts, grains, tag);
+        self.charge(&mut cache_state.counts, granules, tag);
         Some(self.layout.address(start))
     }
 
     /// Serves a request from the cache or else from what `refill` has. Returns also whether the device's peak has to be looked at. pre: the
     /// handle names the stream, which is not captured.
     pub fn malloc_or(&self, bytes: u64, tag: u8, refill: impl FnOnce(u64) -> Option<u64>) -> Option<(Address, bool)> {
-        let grains = block_grains(bytes);
-        let mut hot = self.hot.lock();
-        let start = match hot.pop(grains) {
+        let granules = block_granules(bytes);
+        let mut cache_state = self.cache_state.lock();
+        let start = match cache_state.pop(granules) {
             Some(start) => start,
             None => {
-                let start = refill(grains)?;
-                hot.counts.missed += 1;
+                let start = refill(granules)?;
+                cache_state.counts.missed += 1;
                 start
             }
         };
-        let header = Header::live(grains, self.slot, tag, false);
-        self.layout.table.give_out(start, header, unasked(grains, bytes));
-        if grains <= StreamCache::SHORT {
-            self.layout.table.come_near(start, &mut hot.last_leaf);
+        let header = Header::live(granules, self.slot, tag, false);
+        self.layout.table.give_out(start, header, slack(granules, bytes));
+        if granules <= StreamCache::SHORT {
+            self.layout.table.cache_leaf(start, &mut cache_state.last_leaf);
         }
-        let peak = self.charge(&mut hot.counts, grains, tag);
+        let peak = self.charge(&mut cache_state.counts, granules, tag);
         Some((self.layout.address(start), peak))
     }
 
@@ -109,8 +109,10 @@ impl Stream {
     pub fn free<T>(&self, at: Address, look: impl FnOnce(&Self, Place<'_>, Header) -> Option<T>) -> Option<T> {
         // What is shut has no live block that begins so.
         let like = self.beginning.get();
-        let keep = |hot: &mut Kept<'_>, block| hot.cache.push_if_room(block).then_some(()).ok_or(Declined::Full);
-        self.take_back::<true, _, _>(self.hot.try_lock()?, at, like, look, keep).ok().map(|(seen, ())| seen)
+        let keep = |cache_state: &mut Kept<'_>, block| {
+            cache_state.cache.push_if_room(block).then_some(()).ok_or(Declined::Full)
+        };
+        self.take_back::<true, _, _>(self.cache_state.try_lock()?, at, like, look, keep).ok().map(|(seen, ())| seen)
     }
 
     /// The same of a stream to which the fast path may be shut; the cache makes room, and what it does not keep comes back. On a stream
@@ -123,45 +125,46 @@ impl Stream {
         look: impl FnOnce(&Self, Place<'_>, Header) -> Option<T>,
     ) -> Result<(T, Option<Cached>), Declined> {
         let unfenced = !fenced && !self.is_durable();
-        self.take_back::<false, _, _>(self.hot.lock(), at, self.header, look, |hot, block| {
-            if unfenced && !hot.unfenced.allows() {
+        self.take_back::<false, _, _>(self.cache_state.lock(), at, self.header, look, |cache_state, block| {
+            if unfenced && !cache_state.unfenced.allows() {
                 return Err(Declined::Event);
             }
             if unfenced {
-                hot.unfenced.put(block.start);
+                cache_state.unfenced.put(block.start);
             }
-            Ok(hot.cache.push(block, hot.live))
+            Ok(cache_state.cache.push(block, cache_state.live))
         })
     }
 
-    /// Takes back a block whose header begins like `like`, with what `keep` does with it. `NEAR`: only where the header is found at one
+    /// Takes back a block whose header begins like `like`, with what `keep` does with it. `CACHED_LEAF`: only where the header is found at one
     /// look.
     #[inline(always)]
-    fn take_back<const NEAR: bool, T, K>(
+    fn take_back<const CACHED_LEAF: bool, T, K>(
         &self,
-        mut held: CacheGuard<'_, Hot>,
+        mut held: CacheGuard<'_, CacheState>,
         at: Address,
         like: Header,
         look: impl FnOnce(&Self, Place<'_>, Header) -> Option<T>,
         keep: impl FnOnce(&mut Kept<'_>, Cached) -> Result<K, Declined>,
     ) -> Result<(T, K), Declined> {
         let offset = at.0.wrapping_sub(self.layout.base.0);
-        if !offset.is_multiple_of(GRAIN) {
+        if !offset.is_multiple_of(GRANULE) {
             return Err(Declined::Other);
         }
-        let start = offset / GRAIN;
+        let start = offset / GRANULE;
         // Every change of a live block's header happens under this lock, of the stream it is charged to.
-        let Hot { cache, last_leaf, counts, unfenced, .. } = &mut *held;
+        let CacheState { cache, last_leaf, counts, unfenced, .. } = &mut *held;
         let table = &self.layout.table;
-        let place = table.place_near(start, last_leaf).or_else(|| if NEAR { None } else { table.place(start) });
+        let place =
+            table.place_cached(start, last_leaf).or_else(|| if CACHED_LEAF { None } else { table.place(start) });
         let place = place.ok_or(Declined::Other)?;
         let header = place.read_like(like).ok_or(Declined::Other)?;
         let seen = look(self, place, header).ok_or(Declined::Other)?;
         // One less is live by now.
-        let mut hot = Kept { cache, unfenced, live: counts.live().wrapping_sub(1) };
-        let kept = keep(&mut hot, Cached { start, grains: header.grains() })?;
+        let mut cache_state = Kept { cache, unfenced, live: counts.live().wrapping_sub(1) };
+        let kept = keep(&mut cache_state, Cached { start, granules: header.granules() })?;
         place.write_cached(header);
-        self.credit(counts, header.grains(), header.tag());
+        self.credit(counts, header.granules(), header.tag());
         Ok((seen, kept))
     }
 }

@@ -41,9 +41,9 @@ impl RelaxStrategy for Briefly {
 
 /// For what is held for tens of nanoseconds. Not reentrant.
 pub(crate) struct BiasedLock {
-    /// The thread that may enter without `shared`. Only a thread that has `shared` changes it: `home` to itself, others to [`NOBODY`].
+    /// The thread that may enter without `shared`. Only a thread that has `shared` changes it: `candidate` to itself, others to [`NOBODY`].
     holder: AtomicUsize,
-    /// `home` is inside as the holder. Only `home` writes it.
+    /// `candidate` is inside as the holder. Only `candidate` writes it.
     inside: AtomicBool,
     /// The thread that is inside came in as the holder. Only a thread that is inside uses it.
     as_holder: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct BiasedLock {
     /// read-modify-write.
     shared: SpinMutex<(), Briefly>,
     /// The one thread that may become the holder. Changes once, under `shared`.
-    home: AtomicUsize,
+    candidate: AtomicUsize,
     /// Who took `shared` last, and how often in a row. Under `shared`.
     last: AtomicUsize,
     turns: AtomicU32,
@@ -115,9 +115,9 @@ impl BiasedLock {
     #[cold]
     #[inline(never)]
     fn begin_holding(&self, thread: usize) {
-        let home = self.home.load(Ordering::Relaxed);
-        if (home == NOBODY || home == thread) && process::can_pass_barrier() {
-            self.home.store(thread, Ordering::Relaxed);
+        let candidate = self.candidate.load(Ordering::Relaxed);
+        if (candidate == NOBODY || candidate == thread) && process::can_pass_barrier() {
+            self.candidate.store(thread, Ordering::Relaxed);
             // From its next turn on: in this one it has `shared`.
             self.holder.store(thread, Ordering::Relaxed);
         }
@@ -144,7 +144,7 @@ unsafe impl RawMutex for BiasedLock {
         inside: AtomicBool::new(false),
         as_holder: AtomicBool::new(false),
         shared: SpinMutex::new(()),
-        home: AtomicUsize::new(NOBODY),
+        candidate: AtomicUsize::new(NOBODY),
         last: AtomicUsize::new(NOBODY),
         turns: AtomicU32::new(0),
     };

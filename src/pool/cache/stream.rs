@@ -10,7 +10,7 @@ use crate::block::{Beginning, Header, LastLeaf, Table};
 use crate::pool::order::event_pair::{EventPair, Turn};
 use crate::pool::order::gpu::Gpu;
 use crate::pool::order::unfenced::Unfenced;
-use crate::units::{Address, GRAIN, StreamHandle};
+use crate::units::{Address, GRANULE, StreamHandle};
 
 /// How many frameworks are told apart.
 pub const TAGS: usize = 8;
@@ -38,8 +38,8 @@ pub(crate) struct Stream {
     pub owner: Owner,
     /// Of a stream that need not be durable: behind everything it freed, but the block that is unfenced.
     pub fences: Option<EventPair>,
-    pub hot: CacheLock<Hot>,
-    /// Bytes live, written under `hot`, read by anybody.
+    pub cache_state: CacheLock<CacheState>,
+    /// Bytes live, written under `cache_state`, read by anybody.
     pub live: AtomicU64,
     /// Up to here `live` may rise without the device's peak having to be looked at.
     pub mark: AtomicU64,
@@ -57,20 +57,20 @@ pub(crate) struct Layout {
 impl Layout {
     #[inline]
     pub fn address(&self, start: u64) -> Address {
-        self.base.plus(start * GRAIN)
+        self.base.plus(start * GRANULE)
     }
 
-    /// The grain at an address of this device's pool, whatever is there.
+    /// The granule at an address of this device's pool, whatever is there.
     #[inline]
-    pub fn grain(&self, at: Address) -> Option<u64> {
+    pub fn granule(&self, at: Address) -> Option<u64> {
         let offset = at.0.wrapping_sub(self.base.0);
-        (offset < self.span).then_some(offset / GRAIN)
+        (offset < self.span).then_some(offset / GRANULE)
     }
 }
 
 /// What the fast path changes.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub(crate) struct CacheState {
     pub cache: StreamCache,
     /// Of the device's table.
     pub last_leaf: LastLeaf,
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-impl Hot {
+impl CacheState {
     /// Keeps a block in the cache. What that does not keep comes back.
     #[must_use]
     pub fn push(&mut self, block: Cached) -> Option<Cached> {
@@ -115,8 +115,8 @@ impl Hot {
 
     /// A block from the cache.
     #[inline]
-    pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        let start = self.cache.pop(grains)?;
+    pub fn pop(&mut self, granules: u64) -> Option<u64> {
+        let start = self.cache.pop(granules)?;
         self.unfenced.popped(start);
         Some(start)
     }
@@ -142,7 +142,7 @@ impl Stream {
             header: Header::live(0, slot, 0, false),
             owner,
             fences,
-            hot: CacheLock::new(Hot {
+            cache_state: CacheLock::new(CacheState {
                 cache: StreamCache::default(),
                 last_leaf: LastLeaf::default(),
                 counts: Counts::default(),
@@ -181,15 +181,15 @@ impl Stream {
 
     /// Whether more bytes would be live with a block of that length than may go unnoticed.
     #[inline(always)]
-    pub fn would_peak(&self, grains: u64) -> bool {
+    pub fn would_peak(&self, granules: u64) -> bool {
         // A size beyond all reason comes here unchecked, outside of any guard; no cache has such a block.
-        self.live.load(Ordering::Relaxed).wrapping_add(grains * GRAIN) > self.mark.load(Ordering::Relaxed)
+        self.live.load(Ordering::Relaxed).wrapping_add(granules * GRANULE) > self.mark.load(Ordering::Relaxed)
     }
 
     /// Books a block as live. Returns whether the device's peak has to be looked at.
     #[inline]
-    pub fn charge(&self, counts: &mut Counts, grains: u64, tag: u8) -> bool {
-        let bytes = grains * GRAIN;
+    pub fn charge(&self, counts: &mut Counts, granules: u64, tag: u8) -> bool {
+        let bytes = granules * GRANULE;
         let live = self.live.load(Ordering::Relaxed) + bytes;
         self.live.store(live, Ordering::Relaxed);
         counts.allocations += 1;
@@ -202,8 +202,8 @@ impl Stream {
 
     /// Books a block as freed.
     #[inline]
-    pub fn credit(&self, counts: &mut Counts, grains: u64, tag: u8) {
-        let bytes = grains * GRAIN;
+    pub fn credit(&self, counts: &mut Counts, granules: u64, tag: u8) {
+        let bytes = granules * GRANULE;
         self.live.store(self.live.load(Ordering::Relaxed).wrapping_sub(bytes), Ordering::Relaxed);
         counts.frees += 1;
         let by_tag = &mut counts.live_by_tag[tag as usize % TAGS];
@@ -212,6 +212,6 @@ impl Stream {
 
     /// Empties the cache.
     pub fn drain(&self, take: impl FnMut(Cached, &[u64])) {
-        self.hot.lock().cache.drain(take);
+        self.cache_state.lock().cache.drain(take);
     }
 }

@@ -6,13 +6,13 @@
 
 use crate::block::{BINS, EXACT, bin, block_length, length, lengths, longer_bin};
 
-/// A block in a stream cache: offset and length in grains.
+/// A block in a stream cache: offset and length in granules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cached {
-    /// Offset in grains.
+    /// Offset in granules.
     pub start: u64,
-    /// Length in grains.
-    pub grains: u64,
+    /// Length in granules.
+    pub granules: u64,
 }
 
 /// The last blocks of one length. Two on a cache line.
@@ -73,13 +73,13 @@ struct Long {
 impl Long {
     /// The block that was put in last, if it is of that length.
     #[inline(always)]
-    fn newest(&mut self, grains: u64) -> Option<Newest<'_>> {
+    fn newest(&mut self, granules: u64) -> Option<Newest<'_>> {
         let newest = self.blocks.get(self.count.wrapping_sub(1) as usize)?;
-        (newest.grains == grains).then_some(Newest { start: newest.start, count: &mut self.count })
+        (newest.granules == granules).then_some(Newest { start: newest.start, count: &mut self.count })
     }
 
-    fn pop(&mut self, grains: u64) -> Option<u64> {
-        let found = self.held().iter().rposition(|block| block.grains == grains)?;
+    fn pop(&mut self, granules: u64) -> Option<u64> {
+        let found = self.held().iter().rposition(|block| block.granules == granules)?;
         let start = self.blocks[found].start;
         self.blocks.copy_within(found + 1.., found);
         self.count -= 1;
@@ -109,7 +109,7 @@ impl Long {
 /// A block that a cache would give out next for its length.
 #[derive(Debug)]
 pub struct Newest<'cache> {
-    /// Offset in grains.
+    /// Offset in granules.
     pub start: u64,
     count: &'cache mut u32,
 }
@@ -150,43 +150,43 @@ impl Default for StreamCache {
 }
 
 impl StreamCache {
-    /// Blocks of up to so many grains are short.
+    /// Blocks of up to so many granules are short.
     pub const SHORT: u64 = EXACT;
 
-    /// Whether a block of so many grains is longer than any bin's.
+    /// Whether a block of so many granules is longer than any bin's.
     #[must_use]
-    pub fn is_long(grains: u64) -> bool {
-        bin(grains) >= BINS
+    pub fn is_long(granules: u64) -> bool {
+        bin(granules) >= BINS
     }
 
-    /// The block for a short request of so many grains that was put in last.
+    /// The block for a short request of so many granules that was put in last.
     #[inline(always)]
-    pub fn newest_short(&mut self, grains: u64) -> Option<Newest<'_>> {
-        self.short_bin(grains)?.newest()
+    pub fn newest_short(&mut self, granules: u64) -> Option<Newest<'_>> {
+        self.short_bin(granules)?.newest()
     }
 
     #[inline(always)]
-    fn short_bin(&mut self, grains: u64) -> Option<&mut Bin> {
+    fn short_bin(&mut self, granules: u64) -> Option<&mut Bin> {
         // 0 wraps to a bin that is not there.
-        self.bins.all[..EXACT as usize].get_mut((grains as usize).wrapping_sub(1))
+        self.bins.all[..EXACT as usize].get_mut((granules as usize).wrapping_sub(1))
     }
 
     /// The block for a request longer than [`StreamCache::SHORT`], or of nothing, that was put in last, and its length; of those longer
     /// than any bin's, if that is the length.
     #[inline(always)]
-    pub fn newest_longer(&mut self, grains: u64) -> Option<(Newest<'_>, u64)> {
-        match longer_bin(grains) {
+    pub fn newest_longer(&mut self, granules: u64) -> Option<(Newest<'_>, u64)> {
+        match longer_bin(granules) {
             Some(bin) => Some((self.bins.all.get_mut(bin)?.newest()?, length(bin)?)),
-            None => Some((self.long.newest(grains)?, grains)),
+            None => Some((self.long.newest(granules)?, granules)),
         }
     }
 
     /// The block of exactly this length that was put in last.
     #[inline]
-    pub fn pop(&mut self, grains: u64) -> Option<u64> {
-        match self.bins.all.get_mut(bin(grains)) {
+    pub fn pop(&mut self, granules: u64) -> Option<u64> {
+        match self.bins.all.get_mut(bin(granules)) {
             Some(bin) => bin.newest().map(Newest::take),
-            None => self.long.pop(grains),
+            None => self.long.pop(granules),
         }
     }
 
@@ -194,14 +194,14 @@ impl StreamCache {
     /// older one.
     #[must_use]
     pub fn push(&mut self, block: Cached, live: u64) -> Option<Cached> {
-        let Cached { start, grains } = block;
-        debug_assert_eq!(block_length(grains), grains, "a bin does not say how long its blocks are");
+        let Cached { start, granules } = block;
+        debug_assert_eq!(block_length(granules), granules, "a bin does not say how long its blocks are");
         if self.push_if_room(block) {
             return None;
         }
-        let place = bin(grains);
+        let place = bin(granules);
         let Some(full) = self.bins.all.get_mut(place) else { return Some(self.long.replace_oldest(block)) };
-        let first = if grains > EXACT { FIRST } else { FIRST_SHORT };
+        let first = if granules > EXACT { FIRST } else { FIRST_SHORT };
         let most = first.max((live.saturating_sub(USUAL) / SHARE) as usize);
         if full.starts.len() >= most {
             return Some(block);
@@ -215,9 +215,9 @@ impl StreamCache {
     /// Keeps a block if no other has to go for it. Returns whether it did.
     #[inline(always)]
     pub fn push_if_room(&mut self, block: Cached) -> bool {
-        let kept = if let Some(bin) = self.short_bin(block.grains) {
+        let kept = if let Some(bin) = self.short_bin(block.granules) {
             bin.push_if_room(block.start)
-        } else if let Some(bin) = longer_bin(block.grains) {
+        } else if let Some(bin) = longer_bin(block.granules) {
             self.bins.all.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
         } else {
             self.long.push_if_room(block)
@@ -226,11 +226,11 @@ impl StreamCache {
         kept
     }
 
-    /// Grains held. For checks: adds up.
+    /// Granules held. For checks: adds up.
     #[must_use]
-    pub fn grains(&self) -> u64 {
-        let binned = self.bins.all.iter().zip(lengths()).map(|(bin, grains)| u64::from(bin.count) * grains);
-        binned.chain(self.long.held().iter().map(|block| block.grains)).sum()
+    pub fn granules(&self) -> u64 {
+        let binned = self.bins.all.iter().zip(lengths()).map(|(bin, granules)| u64::from(bin.count) * granules);
+        binned.chain(self.long.held().iter().map(|block| block.granules)).sum()
     }
 
     /// Blocks held. Adds up.
@@ -249,10 +249,10 @@ impl StreamCache {
             while bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let Some((bin, grains)) = self.bins.all.get_mut(place).zip(length(place)) else { break };
+                let Some((bin, granules)) = self.bins.all.get_mut(place).zip(length(place)) else { break };
                 let held = bin.held();
                 for (next, &start) in held.iter().enumerate() {
-                    take(Cached { start, grains }, &held[next + 1..]);
+                    take(Cached { start, granules }, &held[next + 1..]);
                 }
                 bin.count = 0;
             }
@@ -267,23 +267,23 @@ mod tests {
     use super::*;
     use crate::block::BINNED as LONGEST;
 
-    fn filled(cache: &mut StreamCache, grains: u64, live: u64) -> usize {
-        (0..100).take_while(|&start| cache.push(Cached { start, grains }, live).is_none()).count()
+    fn filled(cache: &mut StreamCache, granules: u64, live: u64) -> usize {
+        (0..100).take_while(|&start| cache.push(Cached { start, granules }, live).is_none()).count()
     }
 
     #[test]
     fn gives_back_the_last_of_the_same_length_only() {
         let mut cache = StreamCache::default();
         let held = [1, EXACT, EXACT + 2, LONGEST, LONGEST + 7];
-        for grains in held {
-            assert_eq!(cache.push(Cached { start: grains * 10, grains }, 0), None);
-            assert_eq!(cache.push(Cached { start: grains * 10 + 1, grains }, 0), None);
-            assert_eq!(cache.pop(grains), Some(grains * 10 + 1));
-            assert_eq!(cache.pop(grains + 3), None);
+        for granules in held {
+            assert_eq!(cache.push(Cached { start: granules * 10, granules }, 0), None);
+            assert_eq!(cache.push(Cached { start: granules * 10 + 1, granules }, 0), None);
+            assert_eq!(cache.pop(granules), Some(granules * 10 + 1));
+            assert_eq!(cache.pop(granules + 3), None);
         }
         let mut left = Vec::new();
-        cache.drain(|block, _| left.push(block.grains));
-        assert_eq!((left.as_slice(), cache.grains()), (&held[..], 0));
+        cache.drain(|block, _| left.push(block.granules));
+        assert_eq!((left.as_slice(), cache.granules()), (&held[..], 0));
         assert_eq!(cache.pop(1), None);
         assert_eq!(cache.pop(0), None);
     }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_longer_request_gets_a_block_of_its_length() {
         let mut cache = StreamCache::default();
-        assert_eq!(cache.push(Cached { start: 7, grains: 1024 + 16 }, 0), None);
+        assert_eq!(cache.push(Cached { start: 7, granules: 1024 + 16 }, 0), None);
         assert!(cache.newest_longer(1024).is_none() && cache.newest_longer(1024 + 17).is_none());
         let (newest, length) = cache.newest_longer(1024 + 1).expect("between two lengths");
         assert_eq!((newest.take(), length, cache.blocks()), (7, 1024 + 16, 0));
@@ -313,18 +313,18 @@ mod tests {
     #[test]
     fn keeps_two_that_are_longer() {
         let mut cache = StreamCache::default();
-        let long = |start| Cached { start, grains: 5000 + start };
+        let long = |start| Cached { start, granules: 5000 + start };
         assert_eq!((cache.push(long(0), 0), cache.push(long(1), 0)), (None, None));
         assert_eq!((cache.push(long(2), 0), cache.push(long(3), 0)), (Some(long(0)), Some(long(1))));
         assert_eq!((cache.pop(5002), cache.pop(5000)), (Some(2), None));
-        assert_eq!((cache.blocks(), cache.grains()), (1, 5003));
+        assert_eq!((cache.blocks(), cache.granules()), (1, 5003));
     }
 
     #[test]
     fn says_what_comes_next() {
         let mut cache = StreamCache::default();
         for start in 0..3 {
-            assert_eq!(cache.push(Cached { start, grains: 9 }, 0), None);
+            assert_eq!(cache.push(Cached { start, granules: 9 }, 0), None);
         }
         let mut seen = Vec::new();
         cache.drain(|block, coming| seen.push((block.start, coming.to_vec())));

@@ -91,19 +91,19 @@ impl Stream {
     pub fn record(&self, fences: &EventPair) -> Result<()> {
         loop {
             let (mark, turn) = {
-                let hot = self.hot.lock();
-                (hot.unfenced.mark(), hot.turn)
+                let cache_state = self.cache_state.lock();
+                (cache_state.unfenced.mark(), cache_state.turn)
             };
             fences.of(turn).record(self.handle)?;
-            let mut hot = self.hot.lock();
-            if hot.turn != turn {
+            let mut cache_state = self.cache_state.lock();
+            if cache_state.turn != turn {
                 // Turned meanwhile, and its fence may have been looked at before the event.
                 continue;
             }
             // Where streams cannot be told apart, or no event is behind all work, every free has its own.
             let enough = self.gpu.capabilities.stream_identity && self.gpu.capabilities.device_events;
-            hot.unfenced.recorded(mark, enough);
-            hot.has_own_event = true;
+            cache_state.unfenced.recorded(mark, enough);
+            cache_state.has_own_event = true;
             return Ok(());
         }
     }
@@ -113,30 +113,30 @@ impl Stream {
     pub fn cover_unfenced(&self) -> bool {
         let Some(fences) = &self.fences else { return true };
         let (mark, turn) = {
-            let hot = self.hot.lock();
-            if hot.unfenced.is_none() {
+            let cache_state = self.cache_state.lock();
+            if cache_state.unfenced.is_none() {
                 return true;
             }
-            (hot.unfenced.mark(), hot.turn)
+            (cache_state.unfenced.mark(), cache_state.turn)
         };
         if self.gpu.is_capturing() || fences.of(turn).record_behind_everything().is_err() {
             return false;
         }
-        let mut hot = self.hot.lock();
-        hot.unfenced.cover(mark);
-        hot.has_own_event = true;
+        let mut cache_state = self.cache_state.lock();
+        cache_state.unfenced.cover(mark);
+        cache_state.has_own_event = true;
         true
     }
 
     /// Ends the turn of the pair, if that can be: what the stream freed up to now has a fence, which no later free moves. Returns the
     /// number of the turn. `is_pending`: what an earlier turn covers is still waited for. Under the arena's lock.
     pub fn turn(&self, is_pending: bool) -> Option<u64> {
-        let mut hot = self.hot.lock();
-        if !hot.unfenced.is_none() || is_pending && !hot.has_own_event {
+        let mut cache_state = self.cache_state.lock();
+        if !cache_state.unfenced.is_none() || is_pending && !cache_state.has_own_event {
             return None;
         }
-        hot.has_own_event = false;
-        hot.turn += 1;
-        Some(hot.turn - 1)
+        cache_state.has_own_event = false;
+        cache_state.turn += 1;
+        Some(cache_state.turn - 1)
     }
 }

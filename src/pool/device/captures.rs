@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::device_pool::DevicePool;
 use super::malloc::book;
 use super::reclaim::{clear_quarantine, poll};
-use crate::block::{Header, block_grains};
+use crate::block::{Header, block_granules};
 use crate::error::{Error, Result};
-use crate::pool::cache::fast::unasked;
+use crate::pool::cache::fast::slack;
 use crate::pool::cache::stream::Stream;
 use crate::pool::graph::routes::Filter;
-use crate::units::{Address, GRAIN};
+use crate::units::{Address, GRANULE};
 
 /// From now on, allocations on streams that `takes` accepts come from private pool `id`, until [`end`]. Holds the pool until
 /// [`release`].
@@ -73,22 +73,22 @@ pub(crate) fn restore(
     stream: &Arc<Stream>,
     tag: u8,
 ) -> Result<()> {
-    let (grains, table) = (block_grains(bytes), &pool.layout.table);
-    let start = pool.layout.grain(at).filter(|_| grains > 0 && at.0.is_multiple_of(GRAIN));
+    let (granules, table) = (block_granules(bytes), &pool.layout.table);
+    let start = pool.layout.granule(at).filter(|_| granules > 0 && at.0.is_multiple_of(GRANULE));
     let start = start.ok_or_else(|| pool.bad_free(at))?;
     let home = {
         let state = &mut *pool.state.lock();
         let (waiting, arena) = (&mut state.deferred, &mut state.memory.arena);
-        let home = state.graphs.restore(id, (start, grains, stream.slot), waiting, arena, table)?;
+        let home = state.graphs.restore(id, (start, granules, stream.slot), waiting, arena, table)?;
         let home = home.ok_or_else(|| {
             let why = "free what lies there before";
             Error::Busy(format!("{bytes} bytes at {at} are not free in this private pool: {why}").into())
         })?;
         let home = pool.streams.by_slot(home).unwrap_or_else(|| Arc::clone(stream));
-        table.write(start, Header::live(grains, home.slot, tag, true));
+        table.write(start, Header::live(granules, home.slot, tag, true));
         home
     };
-    book(pool, &home, grains, tag, false);
-    pool.set_asked(at, |grains| unasked(grains, bytes));
+    book(pool, &home, granules, tag, false);
+    pool.set_asked(at, |granules| slack(granules, bytes));
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::arena::{Fill, Plan, Source};
 use crate::driver::{DriverError, ErrorKind, Physical, Result};
 use crate::pool::order::fence::Fence;
 use crate::pool::order::gpu::Gpu;
-use crate::units::{GRAIN, Human};
+use crate::units::{GRANULE, Human};
 
 /// Making so many chunks costs many times what asking for free memory does.
 const WORTH_ASKING: u64 = 16;
@@ -45,7 +45,7 @@ pub(crate) fn carry_out(gpu: &Gpu, backing: &Backing, state: &mut State, plan: &
         state.memory.recorded(need.stream.slot, fence);
     }
     unmap_retired(gpu, backing, state);
-    tracing::debug!(device = %gpu.device, bytes = plan.grains * GRAIN, steals, created = created.len(), "room made");
+    tracing::debug!(device = %gpu.device, bytes = plan.granules * GRANULE, steals, created = created.len(), "room made");
     Ok(())
 }
 

@@ -21,13 +21,13 @@ use crate::pool::options::{Options, effective_limit};
 use crate::pool::order::gpu::Gpu;
 use crate::pool::streams::live_peak::LivePeak;
 use crate::pool::streams::registry::{Streams, refuse_per_thread};
-use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
 /// Requests up to this many bytes live in the zone of small blocks.
 const SMALL: u64 = 256 << 10;
 
 const _: () = assert!(
-    Table::short(SMALL / GRAIN) == crate::pool::cache::stream_cache::StreamCache::SHORT,
+    Table::short(SMALL / GRANULE) == crate::pool::cache::stream_cache::StreamCache::SHORT,
     "the fast path knows by one look where block and cell are"
 );
 
@@ -86,10 +86,10 @@ impl DevicePool {
         let (base, span) = backing.addresses();
         let pages = span / granularity;
         let shape = ArenaOptions {
-            page_grains: granularity / GRAIN,
+            page_granules: granularity / GRANULE,
             pages,
             small_pages: pages / 4,
-            small_grains: SMALL / GRAIN,
+            small_granules: SMALL / GRANULE,
         };
         let table = Arc::new(Table::new(&shape.table_shape()));
         let arena = Arena::new(shape, Arc::clone(&table));
@@ -169,8 +169,8 @@ impl DevicePool {
     #[inline]
     pub(crate) fn find_live(&self, at: Address) -> Result<(u64, Header)> {
         let header = |start| (start, self.layout.table.read(start));
-        match self.layout.grain(at).map(header) {
-            Some((start, header)) if header.state() == BlockState::Live && at.0.is_multiple_of(GRAIN) => {
+        match self.layout.granule(at).map(header) {
+            Some((start, header)) if header.state() == BlockState::Live && at.0.is_multiple_of(GRANULE) => {
                 Ok((start, header))
             }
             _ => Err(self.bad_free(at)),
@@ -180,11 +180,11 @@ impl DevicePool {
     #[cold]
     pub(crate) fn bad_free(&self, at: Address) -> Error {
         let Layout { table, .. } = &self.layout;
-        let grain = self.layout.grain(at);
-        let block = grain.and_then(|grain| self.state.lock().memory.arena.containing(grain));
+        let granule = self.layout.granule(at);
+        let block = granule.and_then(|granule| self.state.lock().memory.arena.containing(granule));
         // What waits in a stream cache is live for the arena, and freed for its user.
         let live = block.filter(|&(block, _)| table.read(block).state() == BlockState::Live);
-        bad_free(at, grain.is_some(), live.map(|(start, grains)| (self.layout.address(start), grains * GRAIN)))
+        bad_free(at, granule.is_some(), live.map(|(start, granules)| (self.layout.address(start), granules * GRANULE)))
     }
 
     /// The live block that contains an address: its start and length in bytes.
@@ -193,18 +193,18 @@ impl DevicePool {
     /// [`Error::BadFree`] if no live block is there.
     pub fn block_around(&self, at: Address) -> Result<(Address, u64)> {
         let Layout { table, .. } = &self.layout;
-        let found = self.layout.grain(at).and_then(|grain| self.state.lock().memory.arena.containing(grain));
+        let found = self.layout.granule(at).and_then(|granule| self.state.lock().memory.arena.containing(granule));
         let live = found.map(|(start, _)| (start, table.read(start)));
         let live = live.filter(|(_, header)| header.state() == BlockState::Live);
-        let block = live.map(|(start, header)| (self.layout.address(start), header.grains() * GRAIN));
+        let block = live.map(|(start, header)| (self.layout.address(start), header.granules() * GRANULE));
         // Behind a small block among large ones there may be memory that is nobody's.
         block.filter(|&(start, bytes)| at.0 - start.0 < bytes).ok_or_else(|| self.bad_free(at))
     }
 
     /// Notes how many bytes were asked for of the block at `at`, which nobody else knows of yet.
-    pub(crate) fn set_asked(&self, at: Address, unasked: impl FnOnce(u64) -> u32) {
-        if let Some(place) = self.layout.grain(at).and_then(|start| self.layout.table.place(start)) {
-            place.set_unasked(unasked(place.read().grains()));
+    pub(crate) fn set_asked(&self, at: Address, slack: impl FnOnce(u64) -> u32) {
+        if let Some(place) = self.layout.granule(at).and_then(|start| self.layout.table.place(start)) {
+            place.set_slack(slack(place.read().granules()));
         }
     }
 

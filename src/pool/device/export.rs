@@ -7,7 +7,7 @@ use crate::block::State as BlockState;
 use crate::driver::{Physical, Place};
 use crate::error::{Error, Result};
 use crate::ticket::Ticket;
-use crate::units::{Address, DeviceId, GRAIN};
+use crate::units::{Address, DeviceId, GRANULE};
 
 /// A live block's physical memory.
 #[derive(Clone, Debug)]
@@ -50,16 +50,16 @@ pub(crate) fn export(pool: &DevicePool, base: Address, export: Export) -> Result
 /// What `look` makes of the chunks of the live block at `base`, which was exported: as [`Pool::extent`](crate::pool::Pool).
 pub(crate) fn extent<T>(pool: &DevicePool, base: Address, look: impl FnOnce(&Extent) -> T) -> Result<T> {
     let state = pool.state.lock();
-    let found = pool.layout.grain(base).map(|start| (start, pool.layout.table.read(start)));
+    let found = pool.layout.granule(base).map(|start| (start, pool.layout.table.read(start)));
     let live = found.filter(|(start, header)| header.state() == BlockState::Live && state.exports.contains_key(start));
     let Some((start, header)) = live else {
         return Err(Error::NotFound(format!("the block at {base} was freed since it was exported").into()));
     };
-    let chunks = state.memory.arena.chunks_under(start, header.grains());
+    let chunks = state.memory.arena.chunks_under(start, header.granules());
     let page = chunks.first().map_or(0, |chunk| chunk.page);
     let extent = Extent {
         device: pool.gpu.device,
-        offset: (start - page * (pool.backing.granularity / GRAIN)) * GRAIN,
+        offset: (start - page * (pool.backing.granularity / GRANULE)) * GRANULE,
         chunks: chunks.iter().map(|chunk| (Physical(chunk.handle), pool.backing.page_bytes(chunk.pages))).collect(),
     };
     Ok(look(&extent))

@@ -73,15 +73,15 @@ fn free_in_order(pool: &DevicePool, stream: &Stream, start: u64, header: Header,
         pool.state.lock().quarantine.push((start, stream.owner));
         return true;
     }
-    let block = Cached { start, grains: header.grains() };
-    if !own && StreamCache::is_long(block.grains) {
+    let block = Cached { start, granules: header.granules() };
+    if !own && StreamCache::is_long(block.granules) {
         // Where one stream asks and another frees, again and again, the block is better off in the arena.
         let mut state = pool.state.lock();
         state.memory.give(block.start, stream.slot, stream.owner);
         hand_over(&mut state, stream);
         return true;
     }
-    let left = stream.hot.lock().push(block);
+    let left = stream.cache_state.lock().push(block);
     if let Some(block) = left {
         give_back(pool, stream, block);
     }
@@ -105,10 +105,10 @@ fn take(pool: &DevicePool, start: u64, header: Header) -> bool {
 }
 
 fn take_charged(pool: &DevicePool, charged: &Stream, start: u64, header: Header) -> bool {
-    let mut hot = charged.hot.lock();
+    let mut cache_state = charged.cache_state.lock();
     let ours = pool.layout.table.swap(start, header, header.cached());
     if ours {
-        charged.credit(&mut hot.counts, header.grains(), header.tag());
+        charged.credit(&mut cache_state.counts, header.granules(), header.tag());
     }
     ours
 }
@@ -117,7 +117,7 @@ fn take_charged(pool: &DevicePool, charged: &Stream, start: u64, header: Header)
 /// charged to, as the fast path does it: of two that want to change it, one gets `true`.
 pub(crate) fn make_special(pool: &DevicePool, start: u64, old: Header) -> bool {
     let streams = pool.streams.read();
-    let _hot = streams.by_slot(old.stream()).map(|stream| stream.hot.lock());
+    let _hot = streams.by_slot(old.stream()).map(|stream| stream.cache_state.lock());
     pool.layout.table.swap(start, old, old.special())
 }
 
@@ -189,7 +189,7 @@ fn free_special(
         // Being captured, or gone: only a wait for the whole device will tell.
         Err(_) => state.quarantine.push((start, stream.owner)),
     }
-    if home != stream.slot && StreamCache::is_long(header.grains()) {
+    if home != stream.slot && StreamCache::is_long(header.granules()) {
         hand_over(&mut state, stream);
     }
     true

@@ -16,26 +16,26 @@ use crate::units::Address;
 /// The best fit of what `stream` may use as it is. Called with the stream's cache locked, against the order of the
 /// locks: so it only tries the state's. A registered stream is asked whether it is captured, as a longer way would.
 #[inline(never)]
-pub(crate) fn refill(pool: &DevicePool, stream: &Stream, grains: u64) -> Option<u64> {
-    if grains == 0 || is_captured(stream).ok()? {
+pub(crate) fn refill(pool: &DevicePool, stream: &Stream, granules: u64) -> Option<u64> {
+    if granules == 0 || is_captured(stream).ok()? {
         return None;
     }
     let mut state = pool.state.try_lock()?;
-    let start = state.memory.arena.take(stream.owner, grains)?;
+    let start = state.memory.arena.take(stream.owner, granules)?;
     state.counts.misses += 1;
     Some(start)
 }
 
-/// Gives out `grains` on `stream`, charged to framework `tag`.
+/// Gives out `granules` on `stream`, charged to framework `tag`.
 pub(crate) fn allocate(
     pool: &DevicePool,
     stream: &Arc<Stream>,
-    grains: u64,
+    granules: u64,
     tag: u8,
     captured: bool,
 ) -> Result<Address, Failure> {
     if let Some(id) = pool.routes.find(stream.handle) {
-        return allocate_private(pool, id, stream, grains, tag);
+        return allocate_private(pool, id, stream, granules, tag);
     }
     if captured {
         return Err(refuse_capture(stream).into());
@@ -43,7 +43,7 @@ pub(crate) fn allocate(
     if !stream.is_durable() {
         stream.hold_back_heir()?;
     }
-    let cached = stream.hot.lock().pop(grains);
+    let cached = stream.cache_state.lock().pop(granules);
     let start = match cached {
         Some(start) => start,
         None => {
@@ -51,41 +51,41 @@ pub(crate) fn allocate(
             if is_captured(stream)? {
                 return Err(refuse_capture(stream).into());
             }
-            let transferred = StreamCache::is_long(grains).then(|| slow_path::handed_over(pool, stream, grains));
+            let transferred = StreamCache::is_long(granules).then(|| slow_path::handed_over(pool, stream, granules));
             match transferred.flatten() {
                 Some(start) => start,
-                None => slow_path(pool, Need::of(stream, grains))?,
+                None => slow_path(pool, Need::of(stream, granules))?,
             }
         }
     };
-    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, false), cached.is_some()))
+    Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, false), cached.is_some()))
 }
 
 /// Gives out memory whose every use is proven to be over.
 pub(crate) fn allocate_ready(
     pool: &DevicePool,
     stream: &Arc<Stream>,
-    grains: u64,
+    granules: u64,
     tag: u8,
     captured: bool,
 ) -> Result<Address, Failure> {
     if captured {
         return Err(refuse_capture(stream).into());
     }
-    let cached = pop_passed(stream, grains);
+    let cached = pop_passed(stream, granules);
     let start = match cached {
         Some(start) => start,
-        None => slow_path(pool, Need::ready(stream, grains))?,
+        None => slow_path(pool, Need::ready(stream, granules))?,
     };
-    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, false), cached.is_some()))
+    Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, false), cached.is_some()))
 }
 
 /// A block from the stream's cache, if everything there is proven unused. Its fence is recorded before a block is
 /// put there, or the block is unfenced, so under the lock a fence that has passed covers them all.
-fn pop_passed(stream: &Stream, grains: u64) -> Option<u64> {
+fn pop_passed(stream: &Stream, granules: u64) -> Option<u64> {
     let fences = stream.own_fences()?;
-    let mut hot = stream.hot.lock();
-    if hot.unfenced.is_none() && fences.passed() { hot.cache.pop(grains) } else { None }
+    let mut cache_state = stream.cache_state.lock();
+    if cache_state.unfenced.is_none() && fences.passed() { cache_state.cache.pop(granules) } else { None }
 }
 
 /// Gives out a private pool's memory.
@@ -93,16 +93,16 @@ pub(crate) fn allocate_private(
     pool: &DevicePool,
     id: u128,
     stream: &Arc<Stream>,
-    grains: u64,
+    granules: u64,
     tag: u8,
 ) -> Result<Address, Failure> {
     let owner = {
         let state = &mut *pool.state.lock();
         state.graphs.owner(id, stream.slot, &mut state.memory.arena)?
     };
-    let start = slow_path(pool, Need { stream, owner, private: true, grains })?;
+    let start = slow_path(pool, Need { stream, owner, private: true, granules })?;
     pool.state.lock().graphs.gave(start, id);
-    Ok(give_out(pool, stream, start, Header::live(grains, stream.slot, tag, true), false))
+    Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, true), false))
 }
 
 /// The same for a capture that nobody announced, of a framework that captures graphs and tells no allocator. Each such capture gets a
@@ -111,17 +111,17 @@ pub(crate) fn allocate_private(
 pub(crate) fn allocate_captured(
     pool: &DevicePool,
     stream: &Arc<Stream>,
-    grains: u64,
+    granules: u64,
     tag: u8,
 ) -> Result<Address, Failure> {
     let Capture::Active(number) = pool.gpu.driver.stream_capture(pool.gpu.device, stream.handle)? else {
-        return allocate(pool, stream, grains, tag, false);
+        return allocate(pool, stream, granules, tag, false);
     };
     let id = captured_id(number);
     pool.state.lock().graphs.begin_unannounced(id);
     // Meanwhile no event may be recorded that would break the capture.
     pool.gpu.capture_begins();
-    let result = allocate_private(pool, id, stream, grains, tag);
+    let result = allocate_private(pool, id, stream, granules, tag);
     pool.gpu.capture_ends();
     result
 }
@@ -135,16 +135,16 @@ fn is_captured(stream: &Stream) -> driver::Result<bool> {
 /// Writes the header of a block that starts there, and books it as live. `hit`: the cache had it.
 fn give_out(pool: &DevicePool, stream: &Stream, start: u64, header: Header, hit: bool) -> Address {
     pool.layout.table.write(start, header);
-    book(pool, stream, header.grains(), header.tag(), hit);
+    book(pool, stream, header.granules(), header.tag(), hit);
     pool.layout.address(start)
 }
 
 /// Books a block as live. `hit`: the cache had it.
-pub(crate) fn book(pool: &DevicePool, stream: &Stream, grains: u64, tag: u8, hit: bool) {
+pub(crate) fn book(pool: &DevicePool, stream: &Stream, granules: u64, tag: u8, hit: bool) {
     let peak = {
-        let mut hot = stream.hot.lock();
-        hot.counts.missed += u64::from(!hit);
-        stream.charge(&mut hot.counts, grains, tag)
+        let mut cache_state = stream.cache_state.lock();
+        cache_state.counts.missed += u64::from(!hit);
+        stream.charge(&mut cache_state.counts, granules, tag)
     };
     if peak {
         pool.live_peak.rose(&pool.streams, stream);

@@ -16,17 +16,17 @@ pub(crate) struct Need<'a> {
     pub owner: Owner,
     /// A private pool's memory may later be used on any stream, nobody's by the host: only proven idle memory will do.
     pub private: bool,
-    pub grains: u64,
+    pub granules: u64,
 }
 
 impl<'a> Need<'a> {
-    pub fn of(stream: &'a Arc<Stream>, grains: u64) -> Self {
-        Self { stream, owner: stream.owner, private: false, grains }
+    pub fn of(stream: &'a Arc<Stream>, granules: u64) -> Self {
+        Self { stream, owner: stream.owner, private: false, granules }
     }
 
     /// For memory whose every use is proven to be over.
-    pub fn ready(stream: &'a Arc<Stream>, grains: u64) -> Self {
-        Self { stream, owner: IDLE, private: true, grains }
+    pub fn ready(stream: &'a Arc<Stream>, granules: u64) -> Self {
+        Self { stream, owner: IDLE, private: true, granules }
     }
 
     /// The epoch of memory that becomes free for it; nobody's memory has none.

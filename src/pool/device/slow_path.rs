@@ -18,15 +18,15 @@ use crate::policy::next::{Looked, Planned, Reason, Step, View, next};
 use crate::pool::cache::stream::Stream;
 use crate::pool::streams::polling;
 use crate::pool::streams::transfer::{sources, transfer};
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
 /// A request on the slow path looks at so many streams, on average, where that gives nothing.
 const STREAMS_PER_REQUEST: usize = 64;
 
 /// What another stream handed over, if its fence has passed. pre: the request is long; shorter blocks are in caches.
-pub(crate) fn handed_over(pool: &DevicePool, stream: &Stream, grains: u64) -> Option<u64> {
+pub(crate) fn handed_over(pool: &DevicePool, stream: &Stream, granules: u64) -> Option<u64> {
     let mut state = pool.state.lock();
-    let start = polling::handed_over(&pool.streams.read(), &mut state.memory, stream, grains)?;
+    let start = polling::handed_over(&pool.streams.read(), &mut state.memory, stream, granules)?;
     state.counts.misses += 1;
     Some(start)
 }
@@ -34,7 +34,7 @@ pub(crate) fn handed_over(pool: &DevicePool, stream: &Stream, grains: u64) -> Op
 /// Finds memory, or makes it. Returns where it starts.
 #[cold]
 pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failure> {
-    let (now, bytes) = (|| pool.gpu.driver.now(), need.grains * GRAIN);
+    let (now, bytes) = (|| pool.gpu.driver.now(), need.granules * GRANULE);
     let mut guard = pool.state.lock();
     guard.counts.misses += 1;
     let mut begun = now();
@@ -61,7 +61,7 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
                 Step::CarryOut => search.carry_out(&mut guard).inspect_err(|_| made(begun))?,
                 Step::Reclaim(ways) => {
                     made(begun);
-                    if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.grains) {
+                    if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.granules) {
                         return Ok(start);
                     }
                     let end = now();
@@ -99,7 +99,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(pool: &'a DevicePool, state: &mut State, need: Need<'a>, now: Duration, reclaimed: usize) -> Self {
         let view = View {
-            bytes: need.grains * GRAIN,
+            bytes: need.granules * GRANULE,
             total: pool.backing.total,
             limit: pool.limit.load(Ordering::Relaxed),
             held: 0,
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
 
     /// A free block that is long enough, or the room that was made.
     fn find(&mut self, state: &mut State) -> Option<u64> {
-        self.made.or_else(|| state.memory.arena.take(self.need.owner, self.need.grains))
+        self.made.or_else(|| state.memory.arena.take(self.need.owner, self.need.granules))
     }
 
     /// Brings what is held and planned up to date.
@@ -147,11 +147,11 @@ impl<'a> Search<'a> {
         self.view.looked = further;
         if further == Looked::Own {
             state.memory.drain(need.stream);
-            state.memory.arena.unseal(need.owner);
+            state.memory.arena.clear_merge_barrier(need.owner);
             state.unpolled = state.unpolled.saturating_sub(1);
             return;
         }
-        let free = |state: &State| (state.memory.arena.live_grains(), state.memory.arena.owner_free(IDLE));
+        let free = |state: &State| (state.memory.arena.live_granules(), state.memory.arena.owner_free(IDLE));
         let before = free(state);
         // Its own memory is as good as idle to a stream, but not to the host.
         let own = (need.owner != IDLE).then_some(need.stream.slot);
@@ -169,17 +169,17 @@ impl<'a> Search<'a> {
 
     /// Plans to make room with as little new memory as can be, or without moving anything.
     fn plan(&mut self, state: &mut State, moving: bool) {
-        let Need { owner, grains, .. } = self.need;
+        let Need { owner, granules, .. } = self.need;
         // What lies in caches is not live by now.
-        self.view.live = (state.memory.arena.live_grains() + grains) * GRAIN;
+        self.view.live = (state.memory.arena.live_granules() + granules) * GRANULE;
         state.history.needed(self.view.live);
         let largest = self.largest_chunk(state);
         let plan = if moving {
             let epoch = self.need.epoch(&mut state.memory);
             state.memory.arena.complete_chunks(owner, epoch);
-            state.memory.arena.plan(owner, grains, largest)
+            state.memory.arena.plan(owner, granules, largest)
         } else {
-            state.memory.arena.plan_new(owner, grains, largest)
+            state.memory.arena.plan_new(owner, granules, largest)
         };
         let planned = plan.as_ref().map(|plan| Planned { moving, new: 0, grows: plan.new_pages() > 0 });
         (self.plan, self.view.planned, self.view.others, self.view.refused) = (plan, Some(planned), None, false);
@@ -199,17 +199,17 @@ impl<'a> Search<'a> {
         let Self { pool, need, .. } = *self;
         self.sources = match need.private {
             true => Vec::new(),
-            false => sources(&pool.streams.read(), &state.memory, need.stream, need.grains),
+            false => sources(&pool.streams.read(), &state.memory, need.stream, need.granules),
         };
         self.view.others =
-            Some(self.sources.iter().map(|from| state.memory.arena.owner_free(from.owner) * GRAIN).sum());
+            Some(self.sources.iter().map(|from| state.memory.arena.owner_free(from.owner) * GRANULE).sum());
     }
 
     /// Hands the asking stream other streams' memory, of the richest that has any.
     fn transfer(&mut self, state: &mut State) {
         let need = self.need;
         for from in &self.sources {
-            if let Ok(Some(moved)) = transfer(&mut state.memory, from, need.stream, need.grains) {
+            if let Ok(Some(moved)) = transfer(&mut state.memory, from, need.stream, need.granules) {
                 state.counts.waits += 1;
                 state.history.waited();
                 if moved > 0 {

@@ -9,7 +9,7 @@ use super::state::State;
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::policy::budget::TimeBudget;
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
 /// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
 /// Waits on the host for work that still uses freed memory. Returns the bytes given back.
@@ -40,7 +40,7 @@ pub(crate) fn release_in_parts(pool: &DevicePool, keep: u64, part: u64) -> u64 {
         return 0;
     }
     // Only an event behind all work of the device could cover an unfenced block, and that could break a capture.
-    poll(pool, &mut state, |stream| stream.is_durable() || stream.hot.lock().unfenced.is_none());
+    poll(pool, &mut state, |stream| stream.is_durable() || stream.cache_state.lock().unfenced.is_none());
     let begun = held(&pool.backing, &state);
     // Requests may take as much meanwhile, so this ends by count.
     for _ in 0..=begun / part {
@@ -59,7 +59,7 @@ pub(crate) fn release_in_parts(pool: &DevicePool, keep: u64, part: u64) -> u64 {
 }
 
 fn note_release(pool: &DevicePool, state: &mut State) {
-    let (left, live) = (held(&pool.backing, state), state.memory.arena.live_grains() * GRAIN);
+    let (left, live) = (held(&pool.backing, state), state.memory.arena.live_granules() * GRANULE);
     if state.history.gave_back(live, left) {
         // What begins now may cost as much as in a new pool.
         state.budget = TimeBudget::new(pool.gpu.driver.now());

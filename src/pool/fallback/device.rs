@@ -10,10 +10,10 @@ use crate::pool::device::device_pool::DevicePool;
 use crate::pool::device::pressure::Pressure;
 use crate::pool::device::trim::trim;
 use crate::pool::options::{Location, Options};
-use crate::pool::report::snapshot::{self, BlockInfo};
+use crate::pool::report::snapshot::{self, SnapshotBlock};
 use crate::pool::report::stats::{self, Stats, StreamStats};
 use crate::pool::report::text;
-use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
 /// What only an arena has, and what to do without it.
 pub(crate) const PRIVATE_POOLS: &str =
@@ -121,7 +121,7 @@ impl Device {
     /// Whether a live block at this address would be of this device.
     pub(crate) fn contains(&self, at: Address) -> bool {
         match self {
-            Self::Arena(pool) => pool.layout.grain(at).is_some(),
+            Self::Arena(pool) => pool.layout.granule(at).is_some(),
             Self::DriverOrdered(pool) => pool.ledger.lock().around(at).is_some(),
         }
     }
@@ -129,7 +129,7 @@ impl Device {
     /// Whether there may ever have been a block of this device.
     pub(crate) fn spans(&self, at: Address) -> bool {
         match self {
-            Self::Arena(pool) => pool.layout.grain(at).is_some(),
+            Self::Arena(pool) => pool.layout.granule(at).is_some(),
             Self::DriverOrdered(pool) => pool.ledger.lock().spans(at),
         }
     }
@@ -148,7 +148,7 @@ impl Device {
     /// The length in bytes of the live block that starts at `at`.
     pub(crate) fn block_size(&self, at: Address) -> Result<u64> {
         match self {
-            Self::Arena(pool) => pool.find_live(at).map(|(_, header)| header.grains() * GRAIN),
+            Self::Arena(pool) => pool.find_live(at).map(|(_, header)| header.granules() * GRANULE),
             Self::DriverOrdered(pool) => pool.ledger.lock().find(at).map(|block| block.bytes),
         }
     }
@@ -253,7 +253,7 @@ impl Device {
         }
     }
 
-    pub(crate) fn blocks(&self) -> Vec<BlockInfo> {
+    pub(crate) fn blocks(&self) -> Vec<SnapshotBlock> {
         match self {
             Self::Arena(pool) => snapshot::blocks(pool),
             Self::DriverOrdered(pool) => pool.blocks(),

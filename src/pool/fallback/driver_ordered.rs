@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::ledger::{Block, Ledger, Stream};
-use crate::block::block_grains;
+use crate::block::block_granules;
 use crate::driver::{
     self, Access, Capabilities, Driver, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions,
 };
@@ -24,7 +24,7 @@ use crate::pool::options::{Options, effective_limit};
 use crate::pool::order::fence::Fence;
 use crate::pool::order::gpu::{Gpu, capturing};
 use crate::pool::streams::registry::refuse_per_thread;
-use crate::units::{Address, DeviceId, GRAIN, StreamHandle};
+use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
 /// The pool of one device.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl DriverOrdered {
                 .into(),
             ));
         }
-        let block = Block { bytes: block_grains(bytes) * GRAIN, requested: bytes, tag, stream, users: Vec::new() };
+        let block = Block { bytes: block_granules(bytes) * GRANULE, requested: bytes, tag, stream, users: Vec::new() };
         if block.bytes > self.total {
             return Err(self.refuse(block.bytes, &Shortage::Total));
         }

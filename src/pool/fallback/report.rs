@@ -4,7 +4,7 @@ use super::driver_ordered::DriverOrdered;
 use crate::driver::{Place, PoolAttribute};
 use crate::error::{Error, Result};
 use crate::pool::device::need::Shortage;
-use crate::pool::report::snapshot::{BlockInfo, BlockState};
+use crate::pool::report::snapshot::{BlockState, SnapshotBlock};
 use crate::pool::report::stats::{Stats, StreamStats};
 use crate::pool::report::text;
 use crate::units::{Human, StreamHandle};
@@ -36,9 +36,9 @@ impl DriverOrdered {
     }
 
     /// The live blocks in address order; which free ones the driver keeps, it does not say.
-    pub(super) fn blocks(&self) -> Vec<BlockInfo> {
+    pub(super) fn blocks(&self) -> Vec<SnapshotBlock> {
         let ledger = self.ledger.lock();
-        let seen = ledger.blocks().map(|(address, block)| BlockInfo {
+        let seen = ledger.blocks().map(|(address, block)| SnapshotBlock {
             address,
             bytes: block.bytes,
             requested: block.requested,

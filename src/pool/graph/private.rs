@@ -167,7 +167,7 @@ impl Graphs {
     pub fn restore(
         &mut self,
         id: u128,
-        (start, grains, slot): (u64, u64, u16),
+        (start, granules, slot): (u64, u64, u16),
         waiting: &mut Vec<Deferred>,
         arena: &mut Arena,
         table: &Table,
@@ -176,13 +176,13 @@ impl Graphs {
         let mut owners: Vec<(u16, Owner)> = private.owners.iter().map(|(&slot, &owner)| (slot, owner)).collect();
         owners.sort_by_key(|&(of, _)| of != slot);
         // What waits for the capture's end, or for a fence, was never handed on: it is still the block it was.
-        let whole = |block: &Deferred| block.start == start && table.read(start).grains() == grains;
+        let whole = |block: &Deferred| block.start == start && table.read(start).granules() == granules;
         let its = |block: &Deferred| whole(block) && owners.iter().any(|&(_, owner)| owner == block.owner);
         let waits = take_out(waiting, its) || take_out(&mut private.held, whole);
         let home = if waits {
             Some(table.read(start).stream())
         } else {
-            owners.into_iter().find(|&(_, owner)| arena.take_at(owner, start, grains)).map(|(slot, _)| slot)
+            owners.into_iter().find(|&(_, owner)| arena.take_at(owner, start, granules)).map(|(slot, _)| slot)
         };
         if home.is_some() {
             self.blocks.insert(start, id);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::arena::Owner;
 use crate::block::{Place, State};
 use crate::pool::device::device_pool::DevicePool;
-use crate::units::{Address, GRAIN, StreamHandle};
+use crate::units::{Address, GRANULE, StreamHandle};
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum BlockState {
 
 /// A block, as it was at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockInfo {
+pub struct SnapshotBlock {
     /// Where it begins.
     pub address: Address,
     /// Its length.
@@ -38,7 +38,7 @@ pub struct BlockInfo {
 }
 
 /// Every block that has memory, in address order.
-pub(crate) fn blocks(pool: &DevicePool) -> Vec<BlockInfo> {
+pub(crate) fn blocks(pool: &DevicePool) -> Vec<SnapshotBlock> {
     let state = pool.state.lock();
     let streams = pool.streams.read();
     let by_slot = |slot: u16| streams.by_slot(slot).map(|stream| stream.handle);
@@ -69,10 +69,10 @@ pub(crate) fn blocks(pool: &DevicePool) -> Vec<BlockInfo> {
             None => (BlockState::Free, 0, by_slot(header.stream()), None),
         };
         let address = pool.layout.address(span.start);
-        let bytes = span.grains * GRAIN;
-        let asked = || header.grains() * GRAIN - u64::from(place.map_or(0, Place::unasked));
+        let bytes = span.granules * GRANULE;
+        let asked = || header.granules() * GRANULE - u64::from(place.map_or(0, Place::slack));
         let requested = if state == BlockState::Live { asked() } else { 0 };
-        BlockInfo { address, bytes, requested, state, tag, stream, private }
+        SnapshotBlock { address, bytes, requested, state, tag, stream, private }
     });
     seen.collect()
 }

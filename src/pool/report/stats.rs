@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::pool::cache::stream::{Stream, TAGS};
 use crate::pool::device::chunks::held;
 use crate::pool::device::device_pool::DevicePool;
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
 /// A device's figures. Bytes and counts since the pool was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct StreamStats {
 
 /// One stream's figures.
 pub(crate) fn stream_stats(stream: &Stream) -> StreamStats {
-    let counts = stream.hot.lock().counts;
+    let counts = stream.cache_state.lock().counts;
     StreamStats {
         live: stream.live.load(Ordering::Relaxed),
         live_peak: counts.live_peak,
@@ -96,9 +96,9 @@ pub(crate) fn stats(pool: &DevicePool) -> Stats {
         let (counts, arena) = (state.counts, &state.memory.arena);
         stats.physical = held(&pool.backing, &state);
         stats.physical_peak = counts.physical_peak;
-        stats.largest_free = arena.largest_free() * GRAIN;
+        stats.largest_free = arena.largest_free() * GRANULE;
         stats.free_blocks = arena.free_blocks();
-        stats.private_free = arena.private_free() * GRAIN;
+        stats.private_free = arena.private_free() * GRANULE;
         (stats.misses, stats.steals, stats.growths) = (counts.misses, counts.steals, counts.growths);
         (stats.waits, stats.releases, stats.out_of_memory) = (counts.waits, counts.releases, counts.out_of_memory);
     }
@@ -110,8 +110,8 @@ pub(crate) fn stats(pool: &DevicePool) -> Stats {
     (stats.allocations, stats.frees, stats.hits) = (past.allocations, past.frees, past.hits());
     for stream in streams.all() {
         let (counts, cached) = {
-            let hot = stream.hot.lock();
-            (hot.counts, hot.cache.blocks())
+            let cache_state = stream.cache_state.lock();
+            (cache_state.counts, cache_state.cache.blocks())
         };
         stats.free_blocks += cached;
         stats.streams += 1;
@@ -137,21 +137,21 @@ pub(crate) fn check(pool: &DevicePool) -> Result<(), String> {
     let mut cached = 0;
     let mut live = 0;
     for stream in pool.streams.read().all() {
-        let hot = stream.hot.lock();
-        let (own, by_tag) = (stream.live.load(Ordering::Relaxed), hot.counts.live_by_tag.iter().sum::<u64>());
+        let cache_state = stream.cache_state.lock();
+        let (own, by_tag) = (stream.live.load(Ordering::Relaxed), cache_state.counts.live_by_tag.iter().sum::<u64>());
         if own != by_tag {
             return Err(format!("stream {} has {own} bytes live, its frameworks {by_tag}", stream.handle));
         }
-        live += own / GRAIN;
-        cached += hot.cache.grains();
+        live += own / GRANULE;
+        cached += cache_state.cache.granules();
     }
     let waiting = state.deferred.iter().map(|block| block.start);
     let quarantined = state.quarantine.iter().map(|&(start, _)| start);
     let waiting = waiting.chain(quarantined).chain(state.graphs.held().map(|(_, start)| start));
-    let waiting: u64 = waiting.map(|start| pool.layout.table.read(start).grains()).sum();
+    let waiting: u64 = waiting.map(|start| pool.layout.table.read(start).granules()).sum();
     if live + cached + waiting + totals.padding != totals.live {
         return Err(format!(
-            "streams have {live} grains live, caches {cached}, waiting {waiting}; the arena gave out {}",
+            "streams have {live} granules live, caches {cached}, waiting {waiting}; the arena gave out {}",
             totals.live - totals.padding
         ));
     }

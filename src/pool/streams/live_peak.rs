@@ -88,7 +88,7 @@ impl LivePeak {
     pub fn reset(&self, streams: &Streams) {
         self.0.lock().live = 0;
         for stream in streams.read().all() {
-            stream.hot.lock().counts.live_peak = stream.live.load(Ordering::Relaxed);
+            stream.cache_state.lock().counts.live_peak = stream.live.load(Ordering::Relaxed);
         }
         self.look(streams);
     }

@@ -62,7 +62,7 @@ impl OrderedArena {
         let epoch = self.epoch(stream.slot);
         self.recorded(stream.slot, fence);
         if self.hands_over {
-            self.arena.seal(stream.owner, epoch);
+            self.arena.set_merge_barrier(stream.owner, epoch);
         }
         epoch
     }

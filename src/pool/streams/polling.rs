@@ -43,7 +43,7 @@ pub(crate) fn look_at_fence(memory: &mut OrderedArena, stream: &Stream) {
             Some((_, epoch)) => {
                 // Where each stream asks for what it frees, each has enough that joins as it may.
                 if memory.hands_over {
-                    memory.arena.seal(stream.owner, epoch);
+                    memory.arena.set_merge_barrier(stream.owner, epoch);
                 }
                 return;
             }
@@ -84,12 +84,12 @@ pub(crate) fn expect_transfer(memory: &mut OrderedArena, stream: &Stream) {
 
 /// What another stream handed over, if its fence has passed: long blocks that one stream asks for and another frees, again and again.
 /// One look at the fence is all that the request takes.
-pub(crate) fn handed_over(list: &List, memory: &mut OrderedArena, stream: &Stream, grains: u64) -> Option<u64> {
+pub(crate) fn handed_over(list: &List, memory: &mut OrderedArena, stream: &Stream, granules: u64) -> Option<u64> {
     if !memory.hands_over {
         return None;
     }
-    let has = |other: &&Arc<Stream>| other.slot != stream.slot && memory.arena.owner_free(other.owner) >= grains;
+    let has = |other: &&Arc<Stream>| other.slot != stream.slot && memory.arena.owner_free(other.owner) >= granules;
     let other = list.all().find(has)?;
     look_at_fence(memory, other);
-    memory.arena.take(stream.owner, grains)
+    memory.arena.take(stream.owner, granules)
 }

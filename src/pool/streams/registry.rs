@@ -82,7 +82,7 @@ impl List {
             if memory.arena.owner_free(stream.owner) > 0 {
                 continue;
             }
-            let counts = stream.hot.lock().counts;
+            let counts = stream.cache_state.lock().counts;
             self.past.allocations += counts.allocations;
             self.past.frees += counts.frees;
             self.past.missed += counts.missed;

@@ -8,20 +8,20 @@ use super::registry::List;
 use crate::driver::Result;
 use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
-use crate::units::GRAIN;
+use crate::units::GRANULE;
 
 /// The streams whose free memory helps `to`, richest first.
-pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, grains: u64) -> Vec<Arc<Stream>> {
+pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, granules: u64) -> Vec<Arc<Stream>> {
     let mut sources: Vec<Arc<Stream>> = list.all().cloned().collect();
-    sources.retain(|from| from.slot != to.slot && memory.arena.has_to_lend(from.owner, to.owner, grains));
+    sources.retain(|from| from.slot != to.slot && memory.arena.can_transfer(from.owner, to.owner, granules));
     sources.sort_by_key(|from| std::cmp::Reverse(memory.arena.owner_free(from.owner)));
     sources
 }
 
-/// Makes `to` wait for the fence of `from`, and hands it what of that stream's free memory helps. Returns the grains that changed
+/// Makes `to` wait for the fence of `from`, and hands it what of that stream's free memory helps. Returns the granules that changed
 /// hands; `None` where `to` was not made to wait.
-pub(crate) fn transfer(memory: &mut OrderedArena, from: &Stream, to: &Stream, grains: u64) -> Result<Option<u64>> {
-    let before = memory.fence(from.slot).filter(|&(_, epoch)| memory.arena.has_up_to(from.owner, epoch, grains));
+pub(crate) fn transfer(memory: &mut OrderedArena, from: &Stream, to: &Stream, granules: u64) -> Result<Option<u64>> {
+    let before = memory.fence(from.slot).filter(|&(_, epoch)| memory.arena.has_up_to(from.owner, epoch, granules));
     let covered = match (before, from.own_fences()) {
         // No need to wait for what the other was given since.
         (Some((fence, epoch)), _) => {
@@ -46,12 +46,12 @@ pub(crate) fn transfer(memory: &mut OrderedArena, from: &Stream, to: &Stream, gr
     let epoch = memory.epoch(to.slot);
     // Where blocks are handed over, the other's are freed one by one: so they can be waited for, one by one.
     let whole = !memory.hands_over;
-    let moved = memory.arena.lend(from.owner, to.owner, covered, epoch, grains, whole);
-    if !whole && !memory.arena.has_up_to(from.owner, covered, grains) {
+    let moved = memory.arena.transfer(from.owner, to.owner, covered, epoch, granules, whole);
+    if !whole && !memory.arena.has_up_to(from.owner, covered, granules) {
         // The next to ask waits for what the other has now, not for what it gets until then. It can do without.
         let _ = record_next(memory, from);
     }
-    tracing::debug!(from = %from.handle, to = %to.handle, bytes = moved * GRAIN, "memory changed streams");
+    tracing::debug!(from = %from.handle, to = %to.handle, bytes = moved * GRANULE, "memory changed streams");
     Ok(Some(moved))
 }
 

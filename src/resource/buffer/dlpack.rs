@@ -82,7 +82,7 @@ unsafe fn end<T>(lent: *mut Lent<T>) {
 
 fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Result<*mut Lent<T>> {
     let memory = buffer.open()?;
-    memory.lend();
+    memory.transfer();
     let (at, bytes) = (memory.at, memory.bytes);
     let mut lent = Box::<Lent<T>>::new_uninit();
     let place = lent.as_mut_ptr();

@@ -13,7 +13,7 @@ use crate::resource::ipc::{
     Descriptor, Exported, Form, Handle, Imported, Location, Path, Pieces, Route, fetch, offer, withdraw,
 };
 use crate::resource::memory_resource::{MemoryResource, Reach};
-use crate::resource::pool_resource::OwnPool;
+use crate::resource::pool_resource::PoolResource;
 use crate::resource::virtual_memory::VirtualResource;
 use crate::units::{Address, DeviceId, StreamHandle};
 
@@ -59,7 +59,7 @@ impl Buffer {
                 format!("buffers of a {:?} resource like this one cannot be shared", resource.info().kind).into(),
             ));
         }
-        if let Some(own) = resource.downcast_ref::<OwnPool>() {
+        if let Some(own) = resource.downcast_ref::<PoolResource>() {
             let (base, size) = own.pool().block_around(at)?;
             let inside = at.0 - base.0;
             return export_block(own.pool(), base, inside, bytes.min(size - inside));

@@ -85,7 +85,7 @@ impl Memory {
         self.stream.store(stream.0, Ordering::Relaxed);
     }
 
-    pub fn lend(&self) {
+    pub fn transfer(&self) {
         self.lent.store(true, Ordering::Relaxed);
     }
 

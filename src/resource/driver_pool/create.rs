@@ -9,10 +9,10 @@ use super::ipc::name;
 use super::{DriverPool, Shared, Standing};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
 use crate::error::{Error, Result};
-use crate::resource::host::{Plain, PlainResource};
+use crate::resource::host::{HostKind, HostResource};
 use crate::resource::memory_resource::{Kind, MemoryResource, check_device, device_or_current};
 use crate::resource::pointers::Pointers;
-use crate::resource::pool_resource::OwnPool;
+use crate::resource::pool_resource::PoolResource;
 use crate::units::DeviceId;
 
 /// Which pool.
@@ -99,7 +99,7 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
         return match options.source {
             Source::Current | Source::Default if !options.own => standing_in(&driver, device.0 as i32),
             _ => {
-                let own = OwnPool::pinned(&driver, device.0 as i32, numa_node, options.max_size, options.ipc)?;
+                let own = PoolResource::pinned(&driver, device.0 as i32, numa_node, options.max_size, options.ipc)?;
                 Ok(Arc::new(own))
             }
         };
@@ -121,7 +121,7 @@ pub fn managed(driver: Arc<dyn Driver>, options: ManagedOptions) -> Result<Arc<d
         check_device(driver.as_ref(), preferred.0 as i32)?;
     }
     if !driver.capabilities(device)?.managed_pools && !matches!(options.source, Source::Handle(_)) {
-        return Ok(Arc::new(PlainResource::new(driver, Some(device.0 as i32), Plain::Managed)?));
+        return Ok(Arc::new(HostResource::new(driver, Some(device.0 as i32), HostKind::Managed)?));
     }
     let new = PoolOptions { place: options.preferred, managed: true, share: false, max_size: 0 };
     Ok(Arc::new(open(driver, device, Kind::Managed, options.source, new)?))
@@ -187,7 +187,7 @@ impl DriverPool {
 /// The pinned pool that stands in for the current one of a driver that has no host pools: one for each driver and
 /// device, as long as anybody holds it.
 fn standing_in(driver: &Arc<dyn Driver>, device: i32) -> Result<Arc<dyn MemoryResource>> {
-    type Known = (usize, i32, Weak<OwnPool>);
+    type Known = (usize, i32, Weak<PoolResource>);
     static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     let mut pools = POOLS.lock();
     pools.retain(|(_, _, pool)| pool.strong_count() > 0);
@@ -195,7 +195,7 @@ fn standing_in(driver: &Arc<dyn Driver>, device: i32) -> Result<Arc<dyn MemoryRe
     if let Some(pool) = known.and_then(|(_, _, pool)| pool.upgrade()) {
         return Ok(pool);
     }
-    let pool = Arc::new(OwnPool::pinned(driver, device, None, 0, false)?.not_owned());
+    let pool = Arc::new(PoolResource::pinned(driver, device, None, 0, false)?.not_owned());
     pools.push((driver.memory(), device, Arc::downgrade(&pool)));
     Ok(pool)
 }

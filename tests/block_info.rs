@@ -6,7 +6,7 @@ mod kit;
 use forebay::driver::host::{Call, HostOptions};
 use forebay::driver::{Driver, ErrorKind};
 use forebay::error::Error;
-use forebay::pool::{Account, Options};
+use forebay::pool::{BlockInfo, Options};
 use forebay::units::{Address, StreamHandle};
 
 use kit::driver::{HOME, LEGACY, held_back};
@@ -38,17 +38,17 @@ fn a_block_is_known_with_what_was_asked_for() {
         // New, from the front cache, and in each zone.
         for bytes in [1, 511, 512, 513, 100_000, 3 * MIB - 7, 3 * MIB, 1, 3 * MIB - 7, 5 * MIB] {
             let at = malloc(&world, bytes, stream);
-            let known = Account { device: 0, bytes: bytes.next_multiple_of(512), requested: bytes };
-            assert_eq!(pool.account(at, OURS).unwrap(), (known, stream), "{bytes}");
+            let known = BlockInfo { device: 0, bytes: bytes.next_multiple_of(512), requested: bytes };
+            assert_eq!(pool.block_info(at, OURS).unwrap(), (known, stream), "{bytes}");
             let seen = pool.blocks(0).unwrap().into_iter().find(|block| block.address == at).unwrap();
             assert_eq!((seen.bytes, seen.requested), (known.bytes, bytes));
-            assert!(matches!(pool.account(at, THEIRS), Err(Error::BadFree(_))));
+            assert!(matches!(pool.block_info(at, THEIRS), Err(Error::BadFree(_))));
             assert!(matches!(pool.free_while(at, Some(stream), THEIRS), Err(Error::BadFree(_))));
             assert!(matches!(pool.free_while(at.plus(256), Some(stream), OURS), Err(Error::BadFree(_))));
             assert_eq!(pool.stats(0).unwrap().live, known.bytes, "a refused free changes nothing");
             assert_eq!(pool.free_while(at, Some(stream), OURS).unwrap(), known);
             assert!(matches!(pool.free_while(at, Some(stream), OURS), Err(Error::BadFree(_))), "freed before");
-            assert!(matches!(pool.account(at, OURS), Err(Error::BadFree(_))));
+            assert!(matches!(pool.block_info(at, OURS), Err(Error::BadFree(_))));
             let seen = pool.blocks(0).unwrap().into_iter().find(|block| block.address == at);
             assert!(seen.is_none_or(|block| block.requested == 0));
         }

@@ -1,25 +1,26 @@
-//! Keeping what a pending fence covers apart from what is freed after it.
+//! A barrier against merging: what a pending fence covers does not join what is freed after it.
 //!
-//! Free neighbours become one block, and that is as new as its newest part. Where a stream frees and frees, a block that grew
-//! so would never be older than a fence that has passed, and the stream's memory never anybody else's. So once somebody waits
-//! for a fence, what it covers is sealed: it joins nothing that is freed later.
+//! Free neighbours become one block, and that is as new as its newest part. On a stream that frees all the time such a block would
+//! never be older than a fence that has passed, and its memory never become unowned. So once another stream waits for a fence, blocks
+//! that it covers are not merged with later ones until it passes.
 
 use super::arena::Arena;
 use super::slab::{Block, Kind, Owner};
 
 impl Arena {
-    /// What `owner` freed up to `epoch` joins nothing that it frees later, until it is promoted or unsealed. Ends an earlier seal.
-    pub fn seal(&mut self, owner: Owner, epoch: u64) {
-        self.set_seal(owner, epoch.saturating_add(1));
+    /// What `owner` freed up to `epoch` joins nothing that it frees later, until it is promoted or the barrier is cleared. Replaces an
+    /// earlier barrier.
+    pub fn set_merge_barrier(&mut self, owner: Owner, epoch: u64) {
+        self.move_merge_barrier(owner, epoch.saturating_add(1));
     }
 
-    /// Ends that: the owner itself may use all of its memory as one.
-    pub fn unseal(&mut self, owner: Owner) {
-        self.set_seal(owner, 0);
+    /// The owner's own request may use all of its memory as one.
+    pub fn clear_merge_barrier(&mut self, owner: Owner) {
+        self.move_merge_barrier(owner, 0);
     }
 
-    fn set_seal(&mut self, owner: Owner, epoch: u64) {
-        let before = std::mem::replace(&mut self.owners[owner as usize].sealed, epoch);
+    fn move_merge_barrier(&mut self, owner: Owner, epoch: u64) {
+        let before = std::mem::replace(&mut self.owners[owner as usize].merge_barrier, epoch);
         if before == 0 || before == epoch {
             return;
         }
@@ -35,11 +36,11 @@ impl Arena {
         }
     }
 
-    /// What a fence up to `epoch` covers is no longer waited for.
-    pub(crate) fn unseal_up_to(&mut self, owner: Owner, epoch: u64) {
-        let sealed = &mut self.owners[owner as usize].sealed;
-        if epoch.saturating_add(1) >= *sealed {
-            *sealed = 0;
+    /// The fence up to `epoch` has passed.
+    pub(crate) fn lift_merge_barrier(&mut self, owner: Owner, epoch: u64) {
+        let merge_barrier = &mut self.owners[owner as usize].merge_barrier;
+        if epoch.saturating_add(1) >= *merge_barrier {
+            *merge_barrier = 0;
         }
     }
 }
@@ -66,8 +67,8 @@ mod tests {
         for (epoch, &block) in blocks.iter().enumerate() {
             arena.give(block, owner, epoch as u64);
             if epoch == 2 {
-                arena.seal(owner, 1);
-                arena.seal(owner, 2);
+                arena.set_merge_barrier(owner, 1);
+                arena.set_merge_barrier(owner, 2);
             }
             arena.check().expect("every equation holds");
         }
@@ -77,23 +78,23 @@ mod tests {
         arena.promote(owner, 2);
         assert_eq!((arena.owner_free(owner), arena.owner_free(IDLE)), (3 * 64, 3 * 64));
         arena.check().expect("every equation holds");
-        // The seal is gone with what it held.
+        // The barrier is gone with what it kept apart.
         let again = arena.take(owner, 64).expect("it is free");
         arena.give(again, owner, 100);
         arena.check().expect("every equation holds");
     }
 
     #[test]
-    fn unsealed_an_owner_has_one_block_again() {
+    fn without_the_barrier_an_owner_has_one_block_again() {
         let (mut arena, owner, blocks) = six_blocks();
         for (epoch, &block) in blocks.iter().enumerate() {
             arena.give(block, owner, epoch as u64);
             if epoch >= 2 {
-                arena.seal(owner, 2);
+                arena.set_merge_barrier(owner, 2);
             }
         }
         assert_eq!(arena.take(owner, 6 * 64), None);
-        arena.unseal(owner);
+        arena.clear_merge_barrier(owner);
         arena.check().expect("every equation holds");
         assert_eq!((arena.free_blocks(), arena.largest_free()), (1, 6 * 64));
         arena.promote(owner, 4);
