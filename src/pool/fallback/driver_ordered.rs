@@ -15,9 +15,10 @@ use crate::driver::{
     self, Access, Capabilities, Driver, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions,
 };
 use crate::error::{Error, Result};
+use crate::policy::next::{RECLAIM, Reclaim};
 use crate::pool::bad_free::of_another_framework;
 use crate::pool::device::free::Behind;
-use crate::pool::device::need::Shortage;
+use crate::pool::device::need::{Failure, Shortage};
 use crate::pool::device::peers::needs_access;
 use crate::pool::device::pressure::Pressure;
 use crate::pool::options::{Options, effective_limit};
@@ -41,32 +42,13 @@ pub struct DriverOrdered {
     pub(super) ledger: Mutex<Ledger>,
 }
 
-/// Why a try gave nothing.
-enum Failure {
-    /// There is not enough memory now.
-    Shortage(Shortage),
-    /// Anything else.
-    Driver(DriverError),
-}
-
-impl From<DriverError> for Failure {
-    fn from(error: DriverError) -> Self {
-        match error.kind {
-            ErrorKind::OutOfMemory => Self::Shortage(Shortage::Device(error)),
-            _ => Self::Driver(error),
-        }
+/// What the driver refused for want of memory may be there after a reclaim.
+fn failed(bytes: u64, error: DriverError) -> Failure {
+    match error.kind {
+        ErrorKind::OutOfMemory => Failure::Memory(bytes, Shortage::Device(error)),
+        _ => error.into(),
     }
 }
-
-/// Who is asked before a request fails, nearest first: each says whether another try is worth it. The wait at the end
-/// is for what the callbacks freed.
-const STEPS: [fn(&DriverOrdered, u64) -> bool; 5] = [
-    |pool, _| pool.wait(),
-    |pool, _| pool.gpu.driver.trim_driver_pools(pool.gpu.device).is_ok(),
-    |pool, _| pool.pressure.trim_others(pool.gpu.device),
-    |pool, bytes| pool.pressure.call(pool.gpu.device, bytes),
-    |pool, _| pool.wait(),
-];
 
 /// Nobody comes back for what a call gives back, so it gets a second chance.
 fn twice(what: &str, device: DeviceId, call: impl Fn() -> driver::Result<()>) {
@@ -150,14 +132,14 @@ impl DriverOrdered {
         if block.bytes > self.total {
             return Err(self.refuse(block.bytes, &Shortage::Total));
         }
-        let mut steps = STEPS.iter();
+        let mut ways = RECLAIM.iter();
         loop {
             let shortage = match self.try_malloc(&block) {
                 Ok(at) => return Ok(at),
-                Err(Failure::Driver(error)) => return Err(error.into()),
-                Err(Failure::Shortage(shortage)) => shortage,
+                Err(Failure::Other(error)) => return Err(error),
+                Err(Failure::Memory(_, shortage)) => shortage,
             };
-            if !steps.by_ref().any(|step| step(self, block.bytes)) {
+            if !ways.any(|&how| self.reclaim(how, block.bytes)) {
                 return Err(self.refuse(block.bytes, &shortage));
             }
         }
@@ -175,6 +157,18 @@ impl DriverOrdered {
         Ok(at)
     }
 
+    /// Gets memory back. Returns whether another try is worth it.
+    fn reclaim(&self, how: Reclaim, bytes: u64) -> bool {
+        match how {
+            Reclaim::Pending => self.wait(),
+            // Covered by the wait, which is for the whole device.
+            Reclaim::Quarantine => false,
+            Reclaim::DriverPools => self.gpu.driver.trim_driver_pools(self.gpu.device).is_ok(),
+            Reclaim::OtherPools => self.pressure.trim_others(self.gpu.device),
+            Reclaim::Callbacks => self.pressure.call(self.gpu.device, bytes),
+        }
+    }
+
     /// One try. The bytes count before the driver is asked: several requests at once keep to the limit, too.
     fn try_malloc(&self, block: &Block) -> std::result::Result<Address, Failure> {
         let limit = self.limit.load(Ordering::Relaxed);
@@ -182,7 +176,7 @@ impl DriverOrdered {
             let mut ledger = self.ledger.lock();
             let over = (ledger.committed() + block.bytes).saturating_sub(limit);
             if over > 0 {
-                return Err(Failure::Shortage(Shortage::Limit(over)));
+                return Err(Failure::Memory(block.bytes, Shortage::Limit(over)));
             }
             ledger.asked += block.bytes;
         }
@@ -197,12 +191,13 @@ impl DriverOrdered {
 
     fn take(&self, block: &Block, limit: u64) -> std::result::Result<Address, Failure> {
         let stream = block.stream.handle;
-        let at = self.gpu.driver.pool_allocate(self.gpu.device, self.pool, block.bytes, stream)?;
+        let taken = self.gpu.driver.pool_allocate(self.gpu.device, self.pool, block.bytes, stream);
+        let at = taken.map_err(|error| failed(block.bytes, error))?;
         // How much the driver takes for a request shows only afterwards.
         let failure = match self.shrink_to(limit) {
             Ok(0) => return Ok(at),
-            Ok(over) => Failure::Shortage(Shortage::Limit(over)),
-            Err(error) => error.into(),
+            Ok(over) => Failure::Memory(block.bytes, Shortage::Limit(over)),
+            Err(error) => failed(block.bytes, error),
         };
         if self.gpu.driver.pool_free(self.gpu.device, at, stream).is_err() {
             self.ledger.lock().quarantine.push(at);
