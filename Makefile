@@ -4,6 +4,7 @@
 #   make run        the main job: examples and a replay on the host driver, and the CUDA examples where there is a GPU
 #   make test       every test that needs no GPU
 #   make check      what CI runs (.ci/run)
+#   make adapters   the adapters for PyTorch, for a wheel; `make test-adapters` runs each in its PyTorch (large downloads)
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
 #   make abi-check  the C ABI beside that of the last tag, with abidiff
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -40,7 +41,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python FOREBAY_LIBRARY=$(RELEASE)/libforebay.so
 
-.PHONY: all build run run-host run-cuda test check abi-check bench instructions install clean FORCE
+.PHONY: all build adapters run run-host run-cuda test test-adapters check abi-check bench instructions install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -56,6 +57,10 @@ target/examples-c/%: examples/c/%.c include/forebay.h $(RELEASE)/libforebay.so
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -Wall -Wextra -Werror $(CFLAGS) -Iinclude $< -o $@ \
 	  -L$(RELEASE) -lforebay -pthread -Wl,-rpath,'$$ORIGIN/../release'
+
+# One for each minor version of PyTorch, or for those in TORCH: make adapters TORCH="2.11 2.15". Needs pip, but no PyTorch.
+adapters:
+	$(PYTHON) packaging/adapters.py $(TORCH)
 
 # ---- run ----------------------------------------------------------------------------------------------------------
 
@@ -117,6 +122,10 @@ test:
 	  awk '/^test result:/ { p += $$4; f += $$6; s += $$8 } END { print p " passed, " f " failed, " s " ignored" }' target/test.log; \
 	  exit $$code; \
 	fi
+
+# Calls every function of each adapter in the PyTorch that it is for, on the host driver; all, or those in TORCH.
+test-adapters: $(RELEASE)/libforebay.so adapters
+	$(PYTHON) tests/adapters/run.py $(TORCH)
 
 check:
 	.ci/run

@@ -1,5 +1,6 @@
 """Builds the shared library and the extension into the Python package. Everything else is in pyproject.toml."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -27,6 +28,14 @@ def version() -> str:
     if found is None:
         sys.exit("Cargo.toml has no line with the version")
     return found.group(1)
+
+
+def adapter_name() -> str:
+    """Of the adapters for PyTorch that were compiled from these sources."""
+    spec = importlib.util.spec_from_file_location("_compiler", ROOT / "python" / "forebay" / "torch" / "_compiler.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.file_name()
 
 
 def build() -> dict[str, Path]:
@@ -70,6 +79,12 @@ class BuildWithLibrary(build_py):
             os.chmod(installed, 0o755)
             if shutil.which("strip"):
                 subprocess.run(["strip", "--strip-unneeded", installed], check=True)
+        # The adapters for PyTorch, as far as `make adapters` was run. Without one it is compiled on the user's machine.
+        adapters = ROOT / "target" / "adapters"
+        for source in sorted(adapters.glob(f"torch-*/{adapter_name()}")):
+            installed = Path(self.build_lib) / "forebay" / "torch" / "adapters" / source.relative_to(adapters)
+            installed.parent.mkdir(parents=True, exist_ok=True)
+            self.installed.append(str(shutil.copyfile(source, installed)))
         # What is compiled on the user's machine needs the declarations.
         include = os.path.join(self.build_lib, "forebay", "include")
         os.makedirs(include, exist_ok=True)

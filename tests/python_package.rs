@@ -185,7 +185,7 @@ fn installed_with_pip() {
         "_fast.pyi",
         "include/forebay.h",
         "include/forebay.hpp",
-        "torch/adapter/entry.cpp",
+        "torch/adapter/install.cpp",
         "torch/adapter/allocator.h",
     ] {
         assert!(inside.join(needed).exists(), "{needed} is not installed");

@@ -3,6 +3,7 @@
 #
 #   libforebay.so        the release library
 #   libforebay_fast.so   the extension of the Python package, which looks for it beside the library
+#   adapters/            the adapter for PyTorch 2.11, which the package looks for beside the library too
 #   replay-example       the replay example
 #   unit                 the crate's own unit tests
 #   <name>               each tests/<name>.rs
@@ -19,6 +20,8 @@ cargo build --release --lib --example replay
 strip -o "$out/libforebay.so" target/release/libforebay.so
 cargo build --release -p forebay-python
 strip --strip-unneeded -o "$out/libforebay_fast.so" target/release/libforebay_fast.so
+make --no-print-directory adapters TORCH=2.11
+cp -r target/adapters "$out/adapters"
 strip -o "$out/replay-example" target/release/examples/replay
 
 cargo test --no-run --lib --tests --message-format=json | python3 -c '

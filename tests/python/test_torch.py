@@ -1,22 +1,17 @@
-"""forebay.torch without a GPU: what it refuses, base mode's figures on the host driver, and the adapter driven from C++."""
+"""forebay.torch without a GPU and without PyTorch: what it refuses, which adapter it takes, and base mode's statistics on
+the host driver. The adapters themselves: tests/adapters."""
 
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from unittest import mock
 
-from forebay import _pool
-from forebay.torch import BuildError, InstallError, _base, _build, _install
+from forebay import _library, _pool
+from forebay.torch import BuildError, InstallError, _base, _build, _compiler, _install
 from support import MIB, Case, forebay
-
-HERE = Path(__file__).parent
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is not installed")
 
 
 class FakeTorch:
@@ -64,9 +59,9 @@ class Install(Case):
             forebay.torch.install()
 
     def test_versions(self):
-        for version in ("1.13.0", "9.1.0", "nightly"):
+        for version in ("1.13.0", "2.8.0+cu126", "nightly"):
             self.torch.__version__ = version
-            with self.subTest(version=version), self.refused(InstallError, version, "2.11"):
+            with self.subTest(version=version), self.refused(InstallError, version, "2.9 to 2.15"):
                 forebay.torch.install()
         self.torch.__version__ = "2.11.1"
         self.torch.version = type("version", (), {"cuda": None})
@@ -88,20 +83,83 @@ class Install(Case):
         with self.refused(InstallError, "fork", "spawn"):
             forebay.torch.install()
 
-    @mock.patch.dict(os.environ)
-    def test_auto_says_why_it_is_base(self):
+    def adapters(self, prebuilt=None, compiled=None, unloadable=()):
+        """Adapters by their paths, and a list of what is installed. Those that can be loaded install themselves."""
+        installed = []
+
+        def entry(path):
+            if path in unloadable:
+                raise OSError(f"{path}: undefined symbol")
+            return lambda library, version, text, size: installed.append((path, version.decode())) or 0
+
+        for patch in (
+            mock.patch.object(_build, "prebuilt", return_value=prebuilt),
+            mock.patch.object(_build, "compiled", side_effect=[compiled or BuildError("no compiler")] * 2),
+            mock.patch.object(_install, "_entry", entry),
+            mock.patch.object(_base, "install", lambda torch: installed.append("base")),
+            mock.patch.dict(os.environ),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
         os.environ.pop("NCCL_GRAPH_REGISTER", None)
-        changed = []
-        with mock.patch.object(_build, "build", side_effect=BuildError("no compiler")):
-            with self.refused(InstallError, "cannot be built", "no compiler"):
-                forebay.torch.install("adapter")
-            with mock.patch.object(_base, "install", changed.append):
-                done = forebay.torch.install()
-        self.assertEqual((done.mode, done.reason, changed), ("base", "no compiler", [self.torch]))
+        return installed
+
+    def test_without_a_compiler_base_mode_says_why(self):
+        installed = self.adapters()
+        with self.refused(InstallError, "no adapter for PyTorch 2.11.0", "no compiler"):
+            forebay.torch.install("adapter")
+        done = forebay.torch.install()
+        self.assertEqual((done.mode, done.reason, installed), ("base", "no compiler", ["base"]))
         self.assertEqual(os.environ["NCCL_GRAPH_REGISTER"], "0")
         self.assertIs(forebay.torch.installation(), done)
         with self.refused(InstallError, "before", "base", "once"):
             forebay.torch.install()
+
+    def test_the_prebuilt_adapter_needs_no_compiler(self):
+        installed = self.adapters(prebuilt="/prebuilt.so")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            done = forebay.torch.install()
+        self.assertEqual((done.mode, done.reason, done.adapter), ("adapter", "", "/prebuilt.so"))
+        self.assertEqual(installed, [("/prebuilt.so", "2.11.0+cu130")])
+
+    def test_a_prebuilt_adapter_that_cannot_be_loaded_is_compiled(self):
+        installed = self.adapters(prebuilt="/prebuilt.so", compiled="/compiled.so", unloadable=("/prebuilt.so",))
+        with self.assertLogs("forebay", "WARNING") as logged:
+            done = forebay.torch.install()
+        self.assertIn("/prebuilt.so: undefined symbol", logged.output[0])
+        self.assertEqual((done.adapter, len(installed)), ("/compiled.so", 1))
+
+    def test_no_adapter_that_can_be_loaded(self):
+        self.adapters(compiled="/compiled.so", unloadable=("/compiled.so",))
+        done = forebay.torch.install()
+        self.assertEqual(done.mode, "base")
+        self.assertIn("/compiled.so: undefined symbol", done.reason)
+
+    def test_a_newer_pytorch_is_compiled_with_a_warning(self):
+        self.torch.__version__ = "2.99.0"
+        installed = self.adapters(compiled="/compiled.so")
+        with self.assertWarnsRegex(RuntimeWarning, "2.99.0 is newer .*2.9 to 2.15.* compiled") as warned:
+            done = forebay.torch.install()
+        self.assertEqual((done.adapter, len(installed), warned.filename), ("/compiled.so", 1, __file__))
+
+    def test_a_newer_pytorch_without_a_compiler_takes_base_mode_with_a_warning(self):
+        self.torch.__version__ = "3.0.0"
+        self.adapters()
+        with self.assertWarnsRegex(RuntimeWarning, "3.0.0 is newer .* base mode"):
+            done = forebay.torch.install()
+        self.assertEqual((done.mode, done.reason), ("base", "no compiler"))
+
+    def test_an_adapter_that_refuses_leaves_pytorch_as_it_was(self):
+        installed = self.adapters(prebuilt="/prebuilt.so")
+
+        def refuse(_library, _version, text, _size):
+            text.value = b"this adapter is for PyTorch 2.12"
+            return 1
+
+        with mock.patch.object(_install, "_entry", lambda path: refuse), self.refused(InstallError, "for PyTorch 2.12"):
+            forebay.torch.install()
+        self.assertEqual((installed, forebay.torch.installation()), ([], None))
 
     @mock.patch.dict(os.environ, NCCL_GRAPH_REGISTER="1")
     def test_a_user_who_lets_nccl_register_graphs_is_told(self):
@@ -175,40 +233,68 @@ class Figures(Case):
             self.assertIsNone(_pool.shared_pool_if_made())
 
 
-@needs_torch
-class Build(unittest.TestCase):
+class Prebuilt(unittest.TestCase):
+    """Where a prebuilt adapter is found, and for which versions."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        patch = mock.patch.object(_library, "path", str(self.root / "release" / "libforebay.so"))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def make(self, folder, minor="2.13", name=None):
+        place = self.root / folder / "adapters" / f"torch-{minor}" / (name or _compiler.file_name())
+        place.parent.mkdir(parents=True)
+        place.touch()
+        return str(place)
+
+    def test_beside_the_library_and_beside_its_folder(self):
+        self.assertIsNone(_build.prebuilt("2.13.0"))
+        beside = self.make(".")
+        self.assertEqual(_build.prebuilt("2.13.0+cu130"), beside)
+        nearer = self.make("release")
+        self.assertEqual(_build.prebuilt("2.13.1"), nearer)
+        self.assertIsNone(_build.prebuilt("2.12.0"))
+
+    def test_other_sources(self):
+        self.make(".", name="forebay_torch_adapter-0123456789abcdef.so")
+        self.assertIsNone(_build.prebuilt("2.13.0"))
+
+    def test_only_releases_that_are_known(self):
+        self.make(".")
+        self.make(".", "2.99")
+        for version in ("2.13.0.dev20260601+cu130", "2.13.0a0+gitabc", "2.99.0", "nightly"):
+            with self.subTest(version=version):
+                self.assertIsNone(_build.prebuilt(version))
+
+
+class Compiler(unittest.TestCase):
+    def compile(self, folder, **environment):
+        with mock.patch.dict(os.environ, environment):
+            _compiler.compile_adapter(Path(folder) / "new" / "adapter.so", Path(folder), Path(folder))
+
     def test_no_compiler(self):
-        with tempfile.TemporaryDirectory() as cache:
-            with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache, CXX="no-such-compiler"):
-                with self.assertRaisesRegex(BuildError, "no-such-compiler.*CXX"):
-                    _build.build()
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(BuildError, "no-such-compiler.*CXX"):
+                self.compile(folder, CXX="no-such-compiler")
 
-    def test_adapter(self):
-        """Compiles the adapter, and the program beside this file against it; runs that on the host driver."""
-        import torch
+    def test_an_interface_that_changed(self):
+        """The compiler says what it does not know, and nothing is left behind."""
+        with tempfile.TemporaryDirectory() as folder:
+            compiler = Path(folder) / "c++"
+            compiler.write_text("#!/bin/sh\ncase $* in *-soname*) exit 0;; esac\necho 'error: no such function' >&2\nexit 1\n")
+            compiler.chmod(0o755)
+            with self.assertRaisesRegex(BuildError, "compiler failed: error: no such function"):
+                self.compile(folder, CXX=str(compiler))
+            self.assertEqual(os.listdir(Path(folder) / "new"), [])
 
-        if shutil.which("g++") is None:
-            self.skipTest("g++ is not installed")
-        try:
-            adapter = Path(_build.build())
-        except BuildError as error:
-            self.skipTest(str(error).splitlines()[0])
-        header, runtime = _build._forebay_header(), _build._cuda_headers()
-        root = Path(torch.__file__).parent
-        with tempfile.TemporaryDirectory() as scratch:
-            program = Path(scratch) / "torch_adapter"
-            command = ["g++", "-std=c++17", "-o", program, HERE / "torch_adapter.cpp", adapter]
-            for folder in (header.parent, _build.SOURCES, root / "include", root / "include/torch/csrc/api/include", runtime):
-                command += ["-isystem", folder]
-            command += [f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", "-ltorch_cuda", "-ltorch_cpu", "-ltorch"]
-            command += ["-Wl,--unresolved-symbols=ignore-all", f"-Wl,-rpath,{root / 'lib'}:{adapter.parent}"]
-            built = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-            self.assertEqual(built.returncode, 0, built.stderr[-3000:])
-            environment = {**os.environ, "FOREBAY_DRIVER": "host"}
-            done = subprocess.run([program, forebay.library_path], capture_output=True, text=True, env=environment, timeout=120)
-        if "cannot open shared object file" in done.stderr:
-            self.skipTest(done.stderr.strip())
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    def test_the_known_versions_are_one_range(self):
+        minors = sorted(_compiler.KNOWN)
+        self.assertEqual(minors, [(2, minor) for minor in range(minors[0][1], minors[-1][1] + 1)])
+        for minor, release in _compiler.KNOWN.items():
+            self.assertEqual(_build.minor_version(release), minor)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from . import BuildError, build
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m forebay.torch", description="Forebay's adapter for PyTorch")
     commands = parser.add_subparsers(dest="command", required=True)
-    make = commands.add_parser("build", help="compile the adapter for the installed PyTorch, unless that was done before")
+    make = commands.add_parser("build", help="compile the adapter for the installed PyTorch, unless there is one")
     make.add_argument("--verbose", action="store_true", help="show the compiler's commands and output")
     arguments = parser.parse_args()
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -12,12 +14,11 @@ from .._errors import Status
 from .._frameworks import keep_nccl_from_graphs
 from .._pool import shared_pool_if_made
 from . import _base, _build
+from ._compiler import KNOWN
+
+_log = logging.getLogger(__name__)
 
 MODES = ("auto", "adapter", "base")
-
-#: The versions of PyTorch, major and minor, whose interfaces were read and tried. Nothing checks a hook's signature at run
-#: time: a changed one would corrupt memory.
-KNOWN = ((2, 11),)
 
 
 class InstallError(RuntimeError):
@@ -56,11 +57,12 @@ def install(mode: str = "auto") -> Installation:
     Parameters
     ----------
     mode : str
-        ``"adapter"``: a C++ class that is compiled once for the installed PyTorch, and answers all that PyTorch asks of an
-        allocator. ``"base"``: PyTorch's stock class for allocators from outside, with every hook set, and Python's figures
-        answered from Forebay; it needs no compiler, and has no memory history, no ``cudnn.benchmark``, no
-        ``torch.cuda.MemPool``, no CUDA-graph trees and no tensors shared between processes. ``"auto"``: what the variable
-        ``FOREBAY_TORCH_MODE`` says, else the adapter where it can be built, else base.
+        ``"adapter"``: a C++ class for PyTorch's minor version that implements its whole allocator interface: prebuilt,
+        or compiled once where the package has none for this PyTorch. ``"base"``: PyTorch's stock class for allocators
+        from outside, with every hook set, and Python's statistics answered from Forebay; it needs no compiler, and has
+        no memory history, no ``cudnn.benchmark``, no ``torch.cuda.MemPool``, no CUDA-graph trees and no tensors shared
+        between processes. ``"auto"``: what the variable ``FOREBAY_TORCH_MODE`` says, else the adapter where there is
+        one, else base.
 
     Returns
     -------
@@ -70,10 +72,16 @@ def install(mode: str = "auto") -> Installation:
     Raises
     ------
     InstallError
-        If PyTorch has used CUDA, is of an unknown version or without CUDA, allocates from somewhere else already, or if this
-        process is a child of ``fork``; for a second call; and in mode ``"adapter"`` if that cannot be built.
+        If PyTorch has used CUDA, is older than 2.9 or without CUDA, allocates from somewhere else already, or if this
+        process is a child of ``fork``; for a second call; and in mode ``"adapter"`` if there is none.
     ValueError
         For an unknown mode.
+
+    Warns
+    -----
+    RuntimeWarning
+        If PyTorch is newer than this version of Forebay knows: the adapter is compiled, which checks the interface, or
+        base mode taken.
     """
     global _installation
     mode = _wanted(mode)
@@ -88,17 +96,18 @@ def install(mode: str = "auto") -> Installation:
     adapter, reason = "", ""
     if mode != "base":
         try:
-            adapter = _build.build()
+            adapter, entry = _load_adapter(torch.__version__)
         except _build.BuildError as error:
             if mode == "adapter":
-                raise InstallError(f"the adapter cannot be built: {error}") from error
+                raise InstallError(f"there is no adapter for PyTorch {torch.__version__}: {error}") from error
             reason = str(error)
     if adapter:
-        _change(adapter)
+        _call(entry, torch.__version__)
     else:
         _base.install(torch)
     _installation = Installation("adapter" if adapter else "base", reason, adapter, os.getpid())
-    # Last: where warnings are errors, this raises.
+    # Last: where warnings are errors, these raise.
+    _warn_unknown(torch.__version__, _installation)
     keep_nccl_from_graphs()
     return _installation
 
@@ -117,15 +126,11 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise InstallError(f"PyTorch cannot be imported: {error}") from error
-    known = ", ".join(f"{major}.{minor}" for major, minor in KNOWN)
-    try:
-        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
-    except ValueError:
-        major, minor = -1, -1
-    if (major, minor) not in KNOWN:
+    minor = _build.minor_version(torch.__version__)
+    if minor is None or minor < min(KNOWN):
         raise InstallError(
-            f"PyTorch is {torch.__version__}, and this version of Forebay knows {known}: install one of those, or a newer "
-            "Forebay"
+            f"PyTorch is {torch.__version__}, and this version of Forebay supports {_known()} and tries newer ones: install "
+            "one of those"
         )
     if torch.version.cuda is None:
         raise InstallError(f"PyTorch {torch.__version__} is built without CUDA: install a build that has it")
@@ -159,12 +164,44 @@ def _refuse_used(torch: Any) -> None:
         )
 
 
-def _change(adapter: str) -> None:
+def _known() -> str:
+    return "{}.{} to {}.{}".format(*min(KNOWN), *max(KNOWN))
+
+
+def _warn_unknown(version: str, done: Installation) -> None:
+    minor = _build.minor_version(version)
+    if minor is not None and minor > max(KNOWN):
+        taken = "the adapter was compiled against its headers" if done.adapter else "base mode was taken"
+        warnings.warn(
+            f"PyTorch {version} is newer than this version of Forebay knows ({_known()}): {taken}, but was not tested with it",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _load_adapter(version: str) -> tuple[str, Any]:
+    """The path of the adapter and its entry point: prebuilt, or compiled here."""
+    if path := _build.prebuilt(version):
+        try:
+            return path, _entry(path)
+        except OSError as error:
+            # Say, a libc or libstdc++ older than the one it was linked with.
+            _log.warning("the prebuilt adapter at %s cannot be loaded: %s", path, error)
+    path = _build.compiled()
     try:
-        entry = ctypes.CDLL(adapter).forebay_torch_adapter_install
-    except (OSError, AttributeError) as error:
-        raise InstallError(f"the adapter at {adapter} cannot be loaded: {error}; delete it, and it is built again") from error
-    entry.argtypes, entry.restype = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t], ctypes.c_int
+        return path, _entry(path)
+    except OSError as error:
+        raise _build.BuildError(f"the adapter at {path} cannot be loaded: {error}; delete it, and it is built again") from error
+
+
+def _entry(path: str) -> Any:
+    entry = ctypes.CDLL(path).forebay_torch_adapter_install
+    entry.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    entry.restype = ctypes.c_int
+    return entry
+
+
+def _call(entry: Any, version: str) -> None:
     text = ctypes.create_string_buffer(4096)
-    if entry(os.fsencode(_library.path), text, len(text)):
+    if entry(os.fsencode(_library.path), version.encode(), text, len(text)):
         raise InstallError(text.value.decode(errors="replace"))

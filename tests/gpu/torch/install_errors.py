@@ -38,12 +38,12 @@ def twice():
 
 
 @case
-def unknown_version():
+def old_version():
     import forebay
     import torch
 
-    true, torch.__version__ = torch.__version__, "9.1.0"
-    refused(forebay.torch.InstallError, forebay.torch.install, "9.1.0", "knows")
+    true, torch.__version__ = torch.__version__, "2.8.0"
+    refused(forebay.torch.InstallError, forebay.torch.install, "2.8.0", "supports")
     torch.__version__ = true
     must(torch.cuda.get_allocator_backend() == "native", "PyTorch is on its own allocator")
     torch.ones(1, device="cuda")
@@ -102,6 +102,7 @@ def no_compiler():
     import forebay
     import torch
 
+    forebay.torch._build.prebuilt = lambda version: None
     os.environ["CXX"] = "no-such-compiler"
     os.environ["XDG_CACHE_HOME"] = "/tmp/forebay-no-cache"
     refused(forebay.torch.InstallError, lambda: forebay.torch.install("adapter"), "no-such-compiler")

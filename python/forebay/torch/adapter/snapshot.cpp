@@ -2,13 +2,9 @@
 
 namespace forebay_torch {
 
-using c10::CachingDeviceAllocator::BlockInfo;
-using c10::CachingDeviceAllocator::SegmentInfo;
-
 namespace {
 
-// pre: the structs of blocks are of the layout that this was compiled for; `forebay_pool_snapshot` has its version in each.
-void collect(void* context, const forebay_block* block) {
+void collect_block(void* context, const forebay_block* block) {
   static_cast<std::vector<forebay_block>*>(context)->push_back(*block);
 }
 
@@ -21,18 +17,18 @@ MempoolId_t pool_of(const forebay_block& block) {
 caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces) {
   caching::SnapshotInfo info{};
   info.config_metadata.expandable_segments = true;
-  // Before the note of this snapshot: the last entry is what happened last.
+  // Before this snapshot is recorded itself: the last entry is the last event.
   info.device_traces.resize(devices_.size());
   if (include_traces) {
     info.device_traces = history_.traces(devices_.size());
     info.external_annotations = history_.annotations();
   }
-  for (const auto& home : devices_) {
-    if (!home->open.load(std::memory_order_acquire)) {
+  for (const auto& device : devices_) {
+    if (!device->opened.load(std::memory_order_acquire)) {
       continue;
     }
     std::vector<forebay_block> blocks;
-    library_.check(library_.forebay_pool_snapshot(library_.pool(), home->index, &collect, &blocks));
+    library_.check(library_.forebay_pool_snapshot(library_.pool(), device->index, &collect_block, &blocks));
     size_t end = 0, active = 0;
     SegmentInfo* segment = nullptr;
     for (const forebay_block& block : blocks) {
@@ -40,16 +36,16 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       if (pool != NO_POOL && id != pool) {
         continue;
       }
-      // A segment is a run of mapped addresses that belongs to one pool, and to one stream where the pool is private:
-      // each stream's part keeps its memory.
-      auto* const stream = reinterpret_cast<void*>(block.stream);
+      // A segment is a run of mapped addresses of one pool, and of one stream in a private pool, whose streams share
+      // nothing.
+      auto* const stream = reinterpret_cast<cudaStream_t>(block.stream);
       const bool other = segment == nullptr || segment->owner_private_pool_id != id || (id != NO_POOL && segment->stream != stream);
       if (other || end != block.address) {
-        // NCCL registers segments in the order of these numbers: here that of their addresses.
+        // NCCL registers segments in the order of these numbers, here that of their addresses.
         const auto number = static_cast<int32_t>(info.segments.size());
         segment = &info.segments.emplace_back();
-        segment->device = home->index;
-        segment->registration_counter = number;
+        set_registration_counter(*segment, number);
+        segment->device = device->index;
         segment->address = block.address;
         segment->stream = stream;
         segment->is_large = true;
@@ -63,7 +59,7 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       entry.active = block.state != FOREBAY_BLOCK_STATE_FREE;
       entry.requested_size = block.requested;
       if (entry.allocated && block.framework == FOREBAY_FRAMEWORK_TORCH) {
-        if (auto known = books_.find(reinterpret_cast<void*>(block.address))) {
+        if (auto known = blocks_.find(reinterpret_cast<void*>(block.address))) {
           entry.context_when_allocated = std::move(known->context);
         }
       }
@@ -74,21 +70,21 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces)
       active += entry.active ? entry.size : 0;
       segment->blocks.push_back(std::move(entry));
     }
-    snapshot_foreign(home->index, pool, info.segments);
-    history_.record({TraceEntry::SNAPSHOT, home->index, 0, active, nullptr, pool});
+    snapshot_custom_pools(device->index, pool, info.segments);
+    history_.record({TraceEntry::SNAPSHOT, device->index, 0, active, nullptr, pool});
   }
   return info;
 }
 
-void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t wanted, std::vector<SegmentInfo>& segments) {
-  for (const auto& [id, pool] : foreign_.all(index)) {
+void Allocator::snapshot_custom_pools(DeviceIndex index, MempoolId_t wanted, std::vector<SegmentInfo>& segments) {
+  for (const auto& [id, pool] : custom_pools_.all(index)) {
     if (wanted != NO_POOL && id != wanted) {
       continue;
     }
     for (const auto& [start, from] : pool->segments()) {
       SegmentInfo& segment = segments.emplace_back();
       segment.device = index;
-      segment.registration_counter = from.number;
+      set_registration_counter(segment, from.number);
       segment.address = reinterpret_cast<size_t>(start);
       segment.stream = from.stream;
       segment.is_large = !from.small;
@@ -101,7 +97,7 @@ void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t wanted, std::vec
         if (part.live) {
           segment.allocated_size += part.bytes;
           segment.active_size += part.bytes;
-          if (auto known = books_.find(at)) {
+          if (auto known = blocks_.find(at)) {
             entry.requested_size = known->requested;
             entry.context_when_allocated = std::move(known->context);
           }
@@ -112,14 +108,14 @@ void Allocator::snapshot_foreign(DeviceIndex index, MempoolId_t wanted, std::vec
   }
 }
 
-void Allocator::recordHistory(
+void Allocator::record_history(
     bool enabled,
     CreateContextFn recorder,
-    size_t most,
+    size_t max_entries,
     RecordContext when,
     bool clear,
-    const std::vector<std::string>& skip) {
-  history_.configure(enabled, recorder, most, when, clear, skip);
+    std::unordered_set<int> skip_actions) {
+  history_.configure(enabled, recorder, max_entries, when, clear, std::move(skip_actions));
 }
 
 bool Allocator::isHistoryEnabled() {
@@ -132,6 +128,21 @@ void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::s
   history_.annotate(device, text);
 }
 
+// Only blocks that were allocated while stacks were recorded have one.
+std::shared_ptr<GatheredContext> Allocator::getContextForPointer(const void* ptr) {
+  const std::optional<Block> block = blocks_.find(ptr);
+  return block ? block->context : nullptr;
+}
+
+void Allocator::record_block_annotation(const void* ptr, const std::string& text, TraceEntry::Action action) {
+  if (!history_.active()) {
+    return;
+  }
+  const Block block = block_at(ptr);
+  history_.record_with_metadata(
+      {action, block.device, reinterpret_cast<size_t>(ptr), block.requested, block.stream, block.pool}, text);
+}
+
 void Allocator::pushCompileContext(std::string& text) {
   history_.push_compile_context(text);
 }
@@ -141,16 +152,11 @@ void Allocator::popCompileContext() {
 }
 
 void Allocator::setUserMetadata(const std::string& text) {
-  history_.set_metadata(text);
+  history_.set_user_metadata(text);
 }
 
 std::string Allocator::getUserMetadata() {
-  return history_.metadata();
-}
-
-void Allocator::attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  observers_.push_back(std::move(observer));
+  return history_.user_metadata();
 }
 
 void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {

@@ -1,57 +1,53 @@
-#include "history.h"
+#include "memory_history.h"
 
 namespace forebay_torch {
 
 namespace {
 thread_local std::vector<std::string> compile_contexts;
-thread_local const std::shared_ptr<GatheredContext>* cause = nullptr;
+thread_local const std::shared_ptr<GatheredContext>* current_context = nullptr;
 } // namespace
 
-Cause::Cause(const std::shared_ptr<GatheredContext>& stack) : before_(cause) {
-  cause = &stack;
+ScopedContext::ScopedContext(const std::shared_ptr<GatheredContext>& context) : outer_(current_context) {
+  current_context = &context;
 }
 
-Cause::~Cause() {
-  cause = before_;
+ScopedContext::~ScopedContext() {
+  current_context = outer_;
 }
 
-std::shared_ptr<GatheredContext> Cause::current() {
-  return cause == nullptr ? nullptr : *cause;
+std::shared_ptr<GatheredContext> ScopedContext::current() {
+  return current_context == nullptr ? nullptr : *current_context;
 }
 
-void History::configure(
+void MemoryHistory::configure(
     bool enabled,
     CreateContextFn recorder,
-    size_t most,
+    size_t max_entries,
     RecordContext when,
     bool clear,
-    const std::vector<std::string>& skip) {
+    std::unordered_set<int> skip_actions) {
   TORCH_CHECK(
       when == RecordContext::NEVER || recorder != nullptr,
-      "memory history with stacks was asked for, and no function that records stacks was given");
-  std::unordered_set<int> skipped;
-  for (const std::string& action : skip) {
-    skipped.insert(c10::CachingDeviceAllocator::parseTraceEntryAction(action));
-  }
+      "recording stacks needs a function that gathers them, and none was given");
   // Destroyed outside of the lock: contexts hold Python objects.
   std::vector<std::deque<TraceEntry>> old;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     recorder_.store(enabled ? recorder : nullptr);
     level_.store(enabled ? when : RecordContext::NEVER);
-    most_ = std::max<size_t>(most, 1);
-    skipped_ = std::move(skipped);
+    max_entries_ = std::max<size_t>(max_entries, 1);
+    skip_actions_ = std::move(skip_actions);
     if (!enabled || clear) {
       old.swap(entries_);
       annotations_.clear();
     }
     trim();
     enabled_.store(enabled);
-    watched_.store(enabled || !trackers_.empty());
+    active_.store(enabled || !trackers_.empty());
   }
 }
 
-std::shared_ptr<GatheredContext> History::gather(RecordContext level) const {
+std::shared_ptr<GatheredContext> MemoryHistory::gather(RecordContext level) const {
   if (level_.load(std::memory_order_relaxed) < level) {
     return nullptr;
   }
@@ -59,55 +55,63 @@ std::shared_ptr<GatheredContext> History::gather(RecordContext level) const {
   return recorder == nullptr ? nullptr : recorder();
 }
 
-void History::write(const Event& event, std::shared_ptr<GatheredContext> context) {
+void MemoryHistory::append(
+    const Event& event,
+    std::shared_ptr<GatheredContext> context,
+    const std::string* user_metadata) {
   if (level_.load(std::memory_order_relaxed) < RecordContext::ALLOC) {
     context = nullptr;
   }
   std::optional<TraceEntry> old;
   const std::lock_guard<std::mutex> lock(mutex_);
-  TraceEntry entry(
+  TraceEntry entry = trace_entry(
       event.action,
       event.device,
       event.addr,
       event.size,
       event.stream,
       event.pool,
-      c10::getApproximateTime(),
       std::move(context),
       compile_contexts.empty() ? "N/A" : compile_contexts.back(),
-      metadata_);
+      user_metadata != nullptr ? *user_metadata : user_metadata_);
   for (const AllocatorTraceTracker& tracker : trackers_) {
     tracker(entry);
   }
-  if (!enabled_.load(std::memory_order_relaxed) || skipped_.count(event.action) != 0) {
+  if (!enabled_.load(std::memory_order_relaxed) || skip_actions_.count(event.action) != 0) {
     return;
   }
   const auto device = static_cast<size_t>(event.device);
   if (entries_.size() <= device) {
     entries_.resize(device + 1);
   }
-  if (entries_[device].size() >= most_) {
+  if (entries_[device].size() >= max_entries_) {
     old = std::move(entries_[device].front());
     entries_[device].pop_front();
   }
   entries_[device].push_back(std::move(entry));
 }
 
-void History::trim() {
+void MemoryHistory::trim() {
   for (auto& entries : entries_) {
-    while (entries.size() > most_) {
+    while (entries.size() > max_entries_) {
       entries.pop_front();
     }
   }
 }
 
-void History::attach(AllocatorTraceTracker tracker) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  trackers_.push_back(std::move(tracker));
-  watched_.store(true);
+void MemoryHistory::record_with_metadata(const Event& event, const std::string& user_metadata) {
+  if (active()) {
+    append(event, nullptr, &user_metadata);
+  }
 }
 
-void History::annotate(DeviceIndex device, const std::vector<std::pair<std::string, std::string>>& text) {
+void MemoryHistory::attach(AllocatorTraceTracker tracker) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  trackers_.push_back(std::move(tracker));
+  active_.store(true);
+}
+
+void MemoryHistory::annotate(DeviceIndex device, const std::vector<std::pair<std::string, std::string>>& text) {
   if (!enabled()) {
     return;
   }
@@ -117,26 +121,26 @@ void History::annotate(DeviceIndex device, const std::vector<std::pair<std::stri
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   annotations_.push_back(std::move(entry));
-  if (annotations_.size() > most_) {
+  if (annotations_.size() > max_entries_) {
     annotations_.pop_front();
   }
 }
 
-void History::set_metadata(const std::string& text) {
+void MemoryHistory::set_user_metadata(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  metadata_ = text;
+  user_metadata_ = text;
 }
 
-std::string History::metadata() {
+std::string MemoryHistory::user_metadata() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return metadata_;
+  return user_metadata_;
 }
 
-void History::push_compile_context(std::string text) {
+void MemoryHistory::push_compile_context(std::string text) {
   compile_contexts.push_back(std::move(text));
 }
 
-void History::pop_compile_context() {
+void MemoryHistory::pop_compile_context() {
   if (!compile_contexts.empty()) {
     compile_contexts.pop_back();
   }
@@ -144,9 +148,9 @@ void History::pop_compile_context() {
 
 namespace {
 
-// Nanoseconds of the fast clock to microseconds since 1970, as the file's readers want them.
+// From ticks of the fast clock to microseconds since 1970, which readers of snapshots expect.
 template <typename Entries>
-void tell_time(c10::ApproximateClockToUnixTimeConverter& clock, Entries& entries) {
+void convert_times(c10::ApproximateClockToUnixTimeConverter& clock, Entries& entries) {
   auto convert = clock.makeConverter();
   for (auto& entry : entries) {
     entry.time_.t_ = convert(entry.time_.approx_t_) / 1000;
@@ -155,7 +159,7 @@ void tell_time(c10::ApproximateClockToUnixTimeConverter& clock, Entries& entries
 
 } // namespace
 
-std::vector<std::vector<TraceEntry>> History::traces(size_t devices) {
+std::vector<std::vector<TraceEntry>> MemoryHistory::traces(size_t devices) {
   std::vector<std::vector<TraceEntry>> traces(devices);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -164,18 +168,18 @@ std::vector<std::vector<TraceEntry>> History::traces(size_t devices) {
     }
   }
   for (auto& entries : traces) {
-    tell_time(clock_, entries);
+    convert_times(clock_, entries);
   }
   return traces;
 }
 
-std::vector<AnnotationEntry> History::annotations() {
+std::vector<AnnotationEntry> MemoryHistory::annotations() {
   std::vector<AnnotationEntry> all;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     all.assign(annotations_.begin(), annotations_.end());
   }
-  tell_time(clock_, all);
+  convert_times(clock_, all);
   return all;
 }
 

@@ -7,9 +7,9 @@
 
 namespace forebay_torch {
 
-// One atomic exchange and a plain store, where a mutex takes two atomic operations and two calls. Whoever holds it neither calls
-// anybody nor waits.
-class ShortLock {
+// One atomic exchange and a plain store, where a mutex takes two atomic operations and two calls. Whoever holds it
+// neither calls anybody nor waits.
+class SpinLock {
  public:
   void lock() {
     while (taken_.exchange(true, std::memory_order_acquire)) {
