@@ -3,6 +3,7 @@
 #   make            the library and the C examples
 #   make run        the main job: examples and a replay on the host driver, and the CUDA examples where there is a GPU
 #   make test       every test that needs no GPU
+#   make lint       ruff, mypy and pyright on the Python package; they come from PyPI
 #   make check      what CI runs (.ci/run)
 #   make adapters   the adapters for PyTorch, for a wheel; `make test-adapters` runs each in its PyTorch (large downloads)
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
@@ -39,19 +40,23 @@ PY          := examples/python-ctypes
 SMALL_TRACE := examples/replay/small.csv.gz
 ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
-PACKAGE     := PYTHONPATH=python FOREBAY_LIBRARY=$(RELEASE)/libforebay.so
+PACKAGE     := PYTHONPATH=python
 
-.PHONY: all build adapters run run-host run-cuda test test-adapters check abi-check bench instructions install clean FORCE
+.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
 
-build: $(RELEASE)/libforebay.so $(C_EXAMPLES)
+build: $(RELEASE)/libforebay.so $(RELEASE)/libforebay_core.so $(C_EXAMPLES)
 
 # Cargo knows what is up to date, make does not. The link is what the loader looks for: the SONAME.
 $(RELEASE)/libforebay.so: FORCE
 	$(CARGO) build --release
 	ln -sf libforebay.so $(RELEASE)/$(SONAME)
+
+# The Python package's extension, which finds the library beside itself.
+$(RELEASE)/libforebay_core.so: FORCE
+	$(CARGO) build --release -p forebay-python
 
 target/examples-c/%: examples/c/%.c include/forebay.h $(RELEASE)/libforebay.so
 	@mkdir -p $(@D)
@@ -112,7 +117,7 @@ run-cuda:
 # ---- test ---------------------------------------------------------------------------------------------------------
 
 # nextest runs each test in its own process and prints one summary, but does not run documentation tests.
-# tests/python_package.rs runs the package's tests with the extension and without.
+# tests/python_package.rs runs the package's tests, with the extension.
 test:
 	$(CARGO) build -p forebay-python
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
@@ -126,6 +131,20 @@ test:
 # Calls every function of each adapter in the PyTorch that it is for, on the host driver; all, or those in TORCH.
 test-adapters: $(RELEASE)/libforebay.so adapters
 	$(PYTHON) tests/adapters/run.py $(TORCH)
+
+# Where PyPI cannot be reached the checks are left out. A program that has mistakes on purpose shows that they can fail.
+LINT        := target/tools/lint
+LINTED      := python tests/python examples/python setup.py
+$(LINT)/installed: tests/python/requirements-lint.txt
+	$(PYTHON) -m venv $(LINT)
+	@if $(LINT)/bin/pip install --quiet --disable-pip-version-check -r $<; then touch $@; \
+	elif $(LINT)/bin/pip download --quiet --no-deps --dest $(LINT) ruff; then exit 1; fi
+
+lint: $(LINT)/installed
+	@if [ ! -e $< ]; then echo "skipped: PyPI cannot be reached"; else set -x; \
+	  $(LINT)/bin/ruff check --quiet $(LINTED); $(LINT)/bin/ruff format --check --quiet $(LINTED); \
+	  $(LINT)/bin/mypy; $(LINT)/bin/pyright; \
+	fi
 
 check:
 	.ci/run

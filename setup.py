@@ -6,21 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.dist import Distribution
 
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # setuptools before 70.1
-    from wheel.bdist_wheel import bdist_wheel
-
 ROOT = Path(__file__).resolve().parent
-NAME = "libforebay.so"
-#: What cargo calls the extension, and what it is called in the package.
-EXTENSION, INSTALLED_EXTENSION = "libforebay_fast.so", "_fast.abi3.so"
+#: What cargo calls them. The extension looks for the library beside itself, under this name.
+LIBRARY, EXTENSION = "libforebay.so", "libforebay_core.so"
+#: One extension serves every CPython with a lock; one without has no stable ABI, and an extension of its own.
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+INSTALLED_EXTENSION = "_core" + (sysconfig.get_config_var("EXT_SUFFIX") if FREE_THREADED else ".abi3.so")
 
 
 def version() -> str:
@@ -39,25 +37,38 @@ def adapter_name() -> str:
 
 
 def build() -> dict[str, Path]:
-    """What to install, by its name in the package: release builds of this source, or the library that FOREBAY_LIBRARY names,
-    with the extension if that lies beside it. The package works without the extension, only slower."""
-    named = os.environ.get("FOREBAY_LIBRARY")
-    if named:
+    """What to install, by its name in the package: release builds of this source, or the library that FOREBAY_LIBRARY
+    names and the extension beside it."""
+    if named := os.environ.get("FOREBAY_LIBRARY"):
         library = Path(named).resolve(strict=True)
-        extension = library.parent / EXTENSION
-        return {NAME: library, **({INSTALLED_EXTENSION: extension} if extension.exists() else {})}
+        extension = library.with_name(EXTENSION)
+        if not extension.exists():
+            sys.exit(
+                f"FOREBAY_LIBRARY is {named}, and there is no {EXTENSION} beside it: `cargo build -p forebay-python` builds it"
+            )
+    else:
+        folder = cargo("forebay")
+        cargo("forebay-python", *(["--no-default-features"] if FREE_THREADED else []))
+        library, extension = folder / LIBRARY, folder / EXTENSION
+    return {LIBRARY: library, INSTALLED_EXTENSION: extension}
+
+
+def cargo(package: str, *options: str) -> Path:
+    """Builds one package of the workspace; the folder of what it made. Built together, dependencies that both have
+    would get the features of both, and everything would be built anew."""
     if shutil.which("cargo") is None:
         sys.exit("building forebay needs cargo (https://rustup.rs), or FOREBAY_LIBRARY naming a libforebay.so that was built")
     target = ROOT / "target"
-    # One by one: built together, dependencies that both have get the features of both, and everything is built anew.
-    for package in ("forebay", "forebay-python"):
-        subprocess.run(
-            ["cargo", "build", "--release", "--lib", "--locked", "--package", package],
-            cwd=ROOT,
-            env={**os.environ, "CARGO_TARGET_DIR": str(target)},
-            check=True,
-        )
-    return {NAME: target / "release" / NAME, INSTALLED_EXTENSION: target / "release" / EXTENSION}
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    if FREE_THREADED:
+        # .cargo/config.toml keeps PyO3 from asking an interpreter, so it is told.
+        config = target / "python" / "pyo3.txt"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(f"version={sys.version_info.major}.{sys.version_info.minor}\nbuild_flags=Py_GIL_DISABLED\n")
+        environment["PYO3_CONFIG_FILE"] = str(config)
+    command = ["cargo", "build", "--release", "--lib", "--locked", "--package", package, *options]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    return target / "release"
 
 
 class BuildWithLibrary(build_py):
@@ -95,13 +106,6 @@ class BuildWithLibrary(build_py):
         return [*super().get_outputs(include_bytecode), *self.installed]
 
 
-class PlatformWheel(bdist_wheel):
-    """Of this platform, and of no version of Python: the extension is for the stable ABI, and not needed where that is not."""
-
-    def get_tag(self):
-        return ("py3", "none", super().get_tag()[2])
-
-
 class PlatformDistribution(Distribution):
     def has_ext_modules(self) -> bool:
         return True
@@ -109,7 +113,10 @@ class PlatformDistribution(Distribution):
 
 setup(
     version=version(),
-    options={"build": {"build_base": "target/python"}},
+    options={
+        "build": {"build_base": "target/python"},
+        "bdist_wheel": {} if FREE_THREADED else {"py_limited_api": "cp310"},
+    },
     distclass=PlatformDistribution,
-    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel},
+    cmdclass={"build_py": BuildWithLibrary},
 )

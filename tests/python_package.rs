@@ -1,5 +1,4 @@
-//! The Python package: its tests and its examples on the host driver, through ctypes and through its extension, and an
-//! installation with pip.
+//! The Python package: its tests and its examples on the host driver, and an installation with pip.
 
 mod kit;
 
@@ -8,29 +7,14 @@ use std::process::Command;
 
 use kit::programs::{files, library, on_host, plain, root, run, scratch};
 
-/// Which implementation of the hot calls is demanded.
-#[derive(Clone, Copy, Debug)]
-enum Calls {
-    Ctypes,
-    Extension,
-}
-
-const BOTH: [Calls; 2] = [Calls::Ctypes, Calls::Extension];
-
-fn python(calls: Calls) -> Command {
+fn python() -> Command {
+    build_extension();
     let mut command = kit::programs::python();
-    let wish = match calls {
-        Calls::Ctypes => "0",
-        Calls::Extension => {
-            build_extension();
-            "1"
-        }
-    };
-    command.env("PYTHONPATH", root().join("python")).env("FOREBAY_PYTHON_FAST", wish).current_dir(root());
+    command.env("PYTHONPATH", root().join("python")).current_dir(root());
     command
 }
 
-/// Builds the extension as this test was built, and puts a link to it beside the library.
+/// Builds the extension as this test was built: it comes to lie beside the library.
 fn build_extension() {
     let folder = library().parent().expect("a folder").to_owned();
     // The library was found in target/<profile> or its `deps`.
@@ -42,17 +26,12 @@ fn build_extension() {
         cargo.args(["--profile", &profile.file_name().expect("a name").to_string_lossy()]);
     }
     run(&mut cargo);
-    assert!(folder.join("libforebay_fast.so").exists(), "no extension in {}", folder.display());
+    assert!(folder.join("libforebay_core.so").exists(), "no extension in {}", folder.display());
 }
 
-/// Runs the test files that one process is to run, with either implementation.
+/// Runs the test files that one process is to run. The summary, with what was skipped and why, is printed.
 fn unittest(pattern: &str) {
-    BOTH.into_iter().for_each(|calls| unittest_with(pattern, calls));
-}
-
-/// The summary, with what was skipped and why, is printed.
-fn unittest_with(pattern: &str, calls: Calls) {
-    let output = python(calls)
+    let output = python()
         .args(["-m", "unittest", "discover", "--verbose", "-s", "tests/python", "-p", pattern])
         .output()
         .expect("python3 runs");
@@ -62,7 +41,7 @@ fn unittest_with(pattern: &str, calls: Calls) {
         .for_each(|line| println!("{line}"));
     assert!(
         output.status.success(),
-        "{pattern}, {calls:?}: {}\n{}\n{text}",
+        "{pattern}: {}\n{}\n{text}",
         output.status,
         String::from_utf8_lossy(&output.stdout)
     );
@@ -76,13 +55,15 @@ fn every_file_parses() {
                    found = [p for d in sys.argv[1:] for p in pathlib.Path(d).rglob('*.py')]\n\
                    [ast.parse(p.read_text(), str(p)) for p in found]\n\
                    print(*found)";
-    let out = run(python(Calls::Ctypes).args(["-c", program, "python", "tests", "benches", "examples"]));
+    let out = run(python().args(["-c", program, "python", "tests", "benches", "examples"]));
     assert!(out.contains("python/forebay/numba/_manager.py"), "{out}");
 }
 
 #[test]
 fn interface() {
     unittest("test_[hs]e*.py"); // test_header.py, test_seeds.py
+    unittest("test_layout.py");
+    unittest("test_arguments.py");
 }
 
 #[test]
@@ -102,9 +83,8 @@ fn in_a_child_of_fork() {
 }
 
 #[test]
-fn hot_calls() {
-    unittest("test_hot.py");
-    unittest("test_hot_blocks.py");
+fn the_extension() {
+    unittest("test_core*.py"); // test_core.py, test_core_blocks.py
 }
 
 #[test]
@@ -135,10 +115,32 @@ fn plugins() {
 #[test]
 fn examples() {
     for example in files("examples/python", "py") {
-        for calls in BOTH {
-            let out = run(python(calls).arg(&example));
-            assert!(out.contains("driver host") && out.ends_with("ok\n"), "{}, {calls:?}:\n{out}", example.display());
-        }
+        let out = run(python().arg(&example));
+        assert!(out.contains("driver host") && out.ends_with("ok\n"), "{}:\n{out}", example.display());
+    }
+}
+
+/// Cargo finds every manifest and source that the package's two builds need in the source distribution.
+#[test]
+fn the_source_distribution_builds() {
+    let folder = scratch("python-sdist");
+    let tools = folder.join("tools");
+    let mut pip = plain("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "setuptools>=77", "--target"]);
+    if !pip.arg(&tools).output().expect("python3 runs").status.success() {
+        println!("skipped: setuptools cannot be had here");
+        return;
+    }
+    let mut sdist = plain("python3");
+    sdist.args(["setup.py", "--quiet", "sdist", "--dist-dir"]).arg(&folder);
+    run(sdist.env("PYTHONPATH", tools).current_dir(root()));
+    let name = format!("forebay-{}", env!("CARGO_PKG_VERSION"));
+    run(Command::new("tar").arg("-xzf").arg(folder.join(format!("{name}.tar.gz"))).arg("-C").arg(&folder));
+    let unpacked = folder.join(name);
+    for package in ["forebay", "forebay-python"] {
+        let mut cargo = plain(env!("CARGO"));
+        cargo.args(["check", "--quiet", "--locked", "--offline", "--lib", "--package", package]);
+        run(cargo.arg("--target-dir").arg(root().join("target/python/sdist")).current_dir(&unpacked));
     }
 }
 
@@ -146,7 +148,7 @@ fn examples() {
 fn pip_install(into: &Path) -> Result<(), String> {
     let mut reasons = Vec::new();
     for isolation in [&[][..], &["--no-build-isolation"]] {
-        let output = python(Calls::Extension)
+        let output = python()
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
             .args(isolation)
             .arg("--target")
@@ -174,15 +176,15 @@ fn installed_with_pip() {
     }
     let program = "import forebay\n\
                    with forebay.PoolMemoryResource().allocate(64) as buffer: buffer.fill(1, stream=None)\n\
-                   print(forebay.library_path, forebay._hot.path, forebay.__version__)";
+                   print(forebay.library_path, forebay._core.__file__, forebay.__version__)";
     let mut installed = on_host("python3");
     let out = run(installed.args(["-c", program]).env("PYTHONPATH", &folder).current_dir(&folder));
     let inside = folder.join("forebay");
-    let [library, extension] = ["libforebay.so", "_fast.abi3.so"].map(|name| inside.join(name).display().to_string());
+    let [library, extension] = ["libforebay.so", "_core.abi3.so"].map(|name| inside.join(name).display().to_string());
     assert_eq!(out.trim(), format!("{library} {extension} {}", env!("CARGO_PKG_VERSION")));
     for needed in [
         "py.typed",
-        "_fast.pyi",
+        "_core.pyi",
         "include/forebay.h",
         "include/forebay.hpp",
         "torch/adapter/install.cpp",

@@ -176,8 +176,7 @@ def time_growth(device):
 def main():
     device = core.Device(0)
     device.set_current()
-    how = "ctypes" if forebay._hot.path is None else "its extension"
-    print(f"cuda.core {core.__version__}, Forebay {forebay.__version__} through {how}, {device.name}")
+    print(f"cuda.core {core.__version__}, Forebay {forebay.__version__}, {device.name}")
     compare_resources(device)
     time_pairs(device)
     time_growth(device)

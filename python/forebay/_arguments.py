@@ -1,11 +1,16 @@
-"""What callers pass, as the numbers that the library takes."""
+"""What callers pass, as the numbers that the library takes: one function for each kind of argument."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from operator import index
 from typing import Any, TypeVar
+
+from . import _core
+from .typing import DeviceLike, SizeLike
 
 MAX_SIZE = (1 << 64) - 1
 _MAX_INT = (1 << 31) - 1
@@ -13,17 +18,27 @@ _MAX_INT = (1 << 31) - 1
 T = TypeVar("T")
 
 
-def as_size(size: Any, name: str = "size") -> int:
-    """A number of bytes.
+#: The units of sizes in texts, those of the variable ``FOREBAY_LIMIT``.
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def as_size(size: SizeLike, name: str = "size") -> int:
+    """A number of bytes: an integer, or a text as ``"512M"`` with K, M, G or T for powers of 1024.
 
     Raises
     ------
     TypeError
-        If it is no integer.
+        If it is neither.
     ValueError
-        If it is negative or needs more than 64 bits.
+        If it is negative, needs more than 64 bits, or the text is no number.
     """
-    number = _integer(size, name)
+    if isinstance(size, str):
+        found = re.fullmatch(r"([0-9]+)([KMGT]?)", size.strip().upper())
+        if found is None:
+            raise ValueError(f"{name} is {size!r}: it must be a number of bytes, or one with K, M, G or T such as '512M'")
+        number = int(found[1]) * _UNITS[found[2]]
+    else:
+        number = _integer(size, name)
     if not 0 <= number <= MAX_SIZE:
         raise ValueError(f"{name} is {number}: a number of bytes is from 0 to 2**64 - 1")
     return number
@@ -44,12 +59,35 @@ def as_pointer(pointer: Any, name: str = "ptr") -> int:
     return number
 
 
-def as_device(device: Any, name: str = "device_id") -> int:
-    """A device number: an integer, or an object with ``device_id`` as cuda.core's ``Device``. The library checks the range."""
-    number = _integer(getattr(device, "device_id", device), name)
+def as_device(device: DeviceLike, name: str = "device_id") -> int:
+    """A device's number: an integer, a text as ``"cuda:0"``, or the device of a framework: `torch.device`,
+    `cupy.cuda.Device`, `cuda.core.Device`, a device or context of Numba. The library checks the range.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If it is out of range, or names no CUDA device's number.
+    """
+    number = _integer(_number_of(device, name), name)
     if not -1 <= number <= _MAX_INT:
         raise ValueError(f"{name} is {number}: devices are counted from 0")
     return number
+
+
+def _number_of(device: Any, name: str) -> Any:
+    kind = getattr(device, "type", None)
+    if isinstance(device, str) or isinstance(kind, str):  # also torch.device, whose text is the same
+        found = re.fullmatch(r"cuda:([0-9]+)", str(device))
+        if found is None:
+            raise ValueError(f"{name} is {str(device)!r}: it must name a device and its number, such as 'cuda:0'")
+        return int(found[1])
+    device = getattr(device, "device", device)  # a context of Numba has one
+    for attribute in ("device_id", "id"):  # cuda.core's; CuPy's and Numba's
+        if (number := getattr(device, attribute, None)) is not None:
+            return number
+    return device
 
 
 def as_numa(numa_id: Any) -> int:
@@ -85,10 +123,11 @@ def as_bool(value: Any, name: str) -> bool:
 
 
 def as_options(kind: type[T], options: Any) -> T:
-    """Options given as their class, as a dict of its fields, or as an object of another library's dataclass of that name, as
-    cuda.core's, whose fields are among them.
+    """Options given as their class, as a dict of its fields, or as an object of another library's dataclass of that
+    name, as cuda.core's, whose fields are among them.
 
-    An iterator among them is empty the second time that it is gone through, so what it gave takes its place where it was found.
+    An iterator among them is empty the second time that it is gone through, so what it gave takes its place where it
+    was found.
 
     Raises
     ------
@@ -116,7 +155,36 @@ def as_options(kind: type[T], options: Any) -> T:
     raise TypeError(f"options is a {name_of_theirs}: it must be a forebay.{kind.__name__}, a dict of its fields, or None")
 
 
-def as_devices(devices: Iterable[Any], name: str) -> list[int]:
+def as_number(prefix: str, kind: type[Enum], word: Any, name: str, *, optional: bool = False) -> int:
+    """The library's number for a member of an enumeration, which may be given as its string.
+
+    Parameters
+    ----------
+    prefix : str
+        The numbers are ``FOREBAY_<prefix>_<member>`` of ``forebay.h``.
+    kind : type
+        The enumeration.
+    word : member, str or None
+        What the caller gave.
+    name : str
+        What the argument is called.
+    optional : bool
+        Whether None is taken, as ``FOREBAY_<prefix>_NONE``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown word, naming the known ones.
+    """
+    known = {member.value: member.name for member in kind}
+    known.update({None: "NONE"} if optional else {})
+    if not (word is None or isinstance(word, str)) or word not in known:
+        words = ", ".join("None" if value is None else repr(str(value)) for value in known)
+        raise ValueError(f"{name} is {word!r}: it must be one of {words}")
+    return int(getattr(_core, f"{prefix}_{known[word]}"))
+
+
+def as_devices(devices: Iterable[DeviceLike], name: str) -> list[int]:
     """A list of device numbers."""
     if isinstance(devices, (str, bytes)):
         raise TypeError(f"{name} is {devices!r}: it must be device numbers")

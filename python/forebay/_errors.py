@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from . import _library
+from . import _core
 
 
 class Status(IntEnum):
-    """``forebay_status``: what a call of the library answered."""
+    """``forebay_status`` of ``forebay.h``: what a call of the library answered."""
 
-    OK = 0
-    NULL_POINTER = 1
-    INVALID_ARGUMENT = 2
-    OUT_OF_MEMORY = 3
-    BAD_FREE = 4
-    UNSUPPORTED = 5
-    NO_DRIVER = 6
-    BAD_DEVICE = 7
-    DRIVER = 8
-    CAPTURING = 9
-    FORKED = 10
-    NOT_FOUND = 11
-    BUSY = 12
-    PANIC = 13
-    CLOSED = 14
-    NOT_PERMITTED = 15
-    PEER = 16
+    OK = _core.STATUS_OK
+    NULL_POINTER = _core.STATUS_NULL_POINTER
+    INVALID_ARGUMENT = _core.STATUS_INVALID_ARGUMENT
+    OUT_OF_MEMORY = _core.STATUS_OUT_OF_MEMORY
+    BAD_FREE = _core.STATUS_BAD_FREE
+    UNSUPPORTED = _core.STATUS_UNSUPPORTED
+    NO_DRIVER = _core.STATUS_NO_DRIVER
+    BAD_DEVICE = _core.STATUS_BAD_DEVICE
+    DRIVER = _core.STATUS_DRIVER
+    CAPTURING = _core.STATUS_CAPTURING
+    FORKED = _core.STATUS_FORKED
+    NOT_FOUND = _core.STATUS_NOT_FOUND
+    BUSY = _core.STATUS_BUSY
+    PANIC = _core.STATUS_PANIC
+    CLOSED = _core.STATUS_CLOSED
+    NOT_PERMITTED = _core.STATUS_NOT_PERMITTED
+    PEER = _core.STATUS_PEER
 
 
 class ForebayError(Exception):
@@ -97,15 +97,9 @@ _CLASSES: dict[int, type[ForebayError]] = {
 
 def failure(status: int) -> ForebayError:
     """The exception for this thread's last failing call, to be raised by the caller."""
-    message = _library.forebay_last_error_message().decode(errors="replace")
+    message = _core.last_error_message()
     try:
         known = Status(status)
     except ValueError:  # a newer library's
         return CallError(message, status)
     return _CLASSES.get(known, CallError)(message, known)
-
-
-def check(status: int) -> None:
-    """Raises unless `status` is OK."""
-    if status:
-        raise failure(status)

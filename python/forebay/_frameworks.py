@@ -7,13 +7,8 @@ import os
 import warnings
 from typing import Any, Optional
 
-from ._hot import malloc
+from . import _core
 from ._pool import Pool
-
-#: ``FOREBAY_FRAMEWORK_NUMBA``: whom the figures count a block for.
-NUMBA = 3
-#: ``FOREBAY_FRAMEWORK_RMM``.
-RMM = 5
 
 
 def need(module: str, name: str, packages: str) -> Any:
@@ -31,18 +26,18 @@ def need(module: str, name: str, packages: str) -> Any:
 
 
 def keep_nccl_from_graphs() -> None:
-    """Sees to it that NCCL does not register the buffers of captured collectives by itself: ``NCCL_GRAPH_REGISTER=0``, unless
-    the variable is set.
+    """Sees to it that NCCL does not register the buffers of captured collectives by itself: ``NCCL_GRAPH_REGISTER=0``,
+    unless the variable is set.
 
-    NCCL (2.28 and before) registers a buffer only if it lies in one piece of physical memory, and each process decides that
-    alone: where one takes a buffer and another does not, the replay of the graph hangs. Memory of the pool is in pieces, as
-    that of PyTorch's expandable segments is. NCCL reads the variable when the first communicator is made, and it has to be
-    the same in every process.
+    NCCL (2.28 and before) registers a buffer only if it lies in one piece of physical memory, and each process decides
+    that alone: where one takes a buffer and another does not, the replay of the graph hangs. Memory of the pool is in
+    pieces, as that of PyTorch's expandable segments is. NCCL reads the variable when the first communicator is made,
+    and it has to be the same in every process.
     """
     if (found := os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")) != "0":
         warnings.warn(
-            f"NCCL_GRAPH_REGISTER is {found!r}: with memory of several physical pieces the replay of a graph with collectives can "
-            "hang; set it to 0, or leave it unset, in every process",
+            f"NCCL_GRAPH_REGISTER is {found!r}: with memory of several physical pieces the replay of a graph with collectives "
+            "can hang; set it to 0, or leave it unset, in every process",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -50,7 +45,7 @@ def keep_nccl_from_graphs() -> None:
 
 def probe(pool: int) -> None:
     """Raises what an allocation would, where none can succeed: there is no driver, or this is a forked child."""
-    malloc(pool, 0, 0, 0, None)
+    _core.malloc(pool, _core.FRAMEWORK_C, 0, 0, None)
 
 
 def ready(pool: Optional[Pool]) -> Pool:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p
 from typing import Any, NamedTuple, Optional
 
-from . import _library, _log
-from . import _structs as s
+from . import _core, _log
 from ._arguments import as_bool, as_device, as_numa, as_size
-from ._errors import Status, check, failure
+from ._errors import Status, failure
+from .typing import DeviceLike, SizeLike
 
-FRAMEWORKS = ("c", "torch", "cupy", "numba", "cuda_core", "rmm")
+#: By the name that the figures have, ``FOREBAY_FRAMEWORK_*``.
+FRAMEWORKS = {
+    "c": _core.FRAMEWORK_C,
+    "torch": _core.FRAMEWORK_TORCH,
+    "cupy": _core.FRAMEWORK_CUPY,
+    "numba": _core.FRAMEWORK_NUMBA,
+    "cuda_core": _core.FRAMEWORK_CUDA_CORE,
+    "rmm": _core.FRAMEWORK_RMM,
+}
 
 _shared: Optional[int] = None
 
@@ -21,10 +27,8 @@ def shared_pool() -> int:
     global _shared
     if _shared is None:
         _log.follow()
-        out = c_void_p()
-        check(_library.forebay_pool_shared(out))
-        _shared = out.value
-    return _shared or 0
+        _shared = _core.pool_shared()
+    return _shared
 
 
 def shared_pool_if_made() -> Optional[int]:
@@ -32,41 +36,60 @@ def shared_pool_if_made() -> Optional[int]:
     return _shared
 
 
-def _new_capsule(handle: int) -> object:
-    """What ends a pool with its last reference: no sooner, while ``__del__`` is called in any order in a cycle, and at exit."""
-    return _capsule_new(handle, _CAPSULE, _library.address_of("forebay_pool_capsule_delete"))
-
-
-# A capsule keeps a pointer to its name: these bytes live as long as the module.
-_CAPSULE = b"forebay_pool"
-_capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)(("PyCapsule_New", ctypes.pythonapi))
-
-
 class PoolStats(NamedTuple):
-    """A device's figures: bytes, and counts since the pool was made. Each is true of a moment, together perhaps of several."""
+    """A device's figures: bytes, and counts since the pool was made. Each is true of a moment, together perhaps of
+    several."""
 
-    live: int  #: given out: what was asked for, in blocks of 512 bytes, between 64 KiB and 1 MiB of up to 1/64 more
-    live_peak: int  #: the most of it at once
-    physical: int  #: memory of the device held
-    physical_peak: int  #: the most of it
-    limit: int  #: the most that may be held; 0: no limit
-    free_bytes: int  #: held and not live
-    largest_free: int  #: the longest free block
-    private_bytes: int  #: free memory of private pools, as of captured graphs
-    allocations: int  #: requests served
-    frees: int  #: blocks taken back
-    hits: int  #: requests served by a stream's cache
-    misses: int  #: requests that came to the arena
-    steals: int  #: chunks moved to where they were needed
-    growths: int  #: chunks created
-    waits: int  #: times a stream waited for another's fence
-    releases: int  #: chunks given back to the driver
-    out_of_memory: int  #: requests that failed for want of memory
-    live_by_framework: dict[str, int]  #: live bytes by who asked
-    streams: int  #: streams known
-    free_blocks: int  #: free blocks, those that streams keep at hand included
-    making_ns: int  #: nanoseconds that requests spent on making room: looking for it, and calls of the driver
-    waiting_ns: int  #: nanoseconds that requests waited for work to be done and for others to give memory back
+    live: int
+    live_peak: int
+    physical: int
+    physical_peak: int
+    limit: int
+    free_bytes: int
+    largest_free: int
+    private_bytes: int
+    allocations: int
+    frees: int
+    hits: int
+    misses: int
+    steals: int
+    growths: int
+    waits: int
+    releases: int
+    out_of_memory: int
+    live_by_framework: dict[str, int]
+    streams: int
+    free_blocks: int
+    making_ns: int
+    waiting_ns: int
+
+
+_FIELDS = {
+    "live": "Given out: what was asked for, in blocks of 512 bytes, between 64 KiB and 1 MiB of up to 1/64 more.",
+    "live_peak": "The most of it at once.",
+    "physical": "Memory of the device held.",
+    "physical_peak": "The most of it.",
+    "limit": "The most that may be held; 0: no limit.",
+    "free_bytes": "Held and not live.",
+    "largest_free": "The longest free block.",
+    "private_bytes": "Free memory of private pools, as of captured graphs.",
+    "allocations": "Requests served.",
+    "frees": "Blocks taken back.",
+    "hits": "Requests served by a stream's cache.",
+    "misses": "Requests that came to the arena.",
+    "steals": "Chunks moved to where they were needed.",
+    "growths": "Chunks created.",
+    "waits": "Times a stream waited for another's fence.",
+    "releases": "Chunks given back to the driver.",
+    "out_of_memory": "Requests that failed for want of memory.",
+    "live_by_framework": "Live bytes by who asked.",
+    "streams": "Streams known.",
+    "free_blocks": "Free blocks, those that streams keep at hand included.",
+    "making_ns": "Nanoseconds that requests spent on making room: looking for it, and calls of the driver.",
+    "waiting_ns": "Nanoseconds that requests waited for work to be done and for others to give memory back.",
+}
+for _name, _text in _FIELDS.items():
+    getattr(PoolStats, _name).__doc__ = _text
 
 
 class Pool:
@@ -74,8 +97,9 @@ class Pool:
 
     Parameters
     ----------
-    limit : int, optional
-        The most physical memory to hold for each device, in bytes; 0: no limit. None: as the variable ``FOREBAY_LIMIT`` says.
+    limit : int or str, optional
+        The most physical memory to hold for each device, in bytes or as ``"8G"``; 0: no limit. None: as the variable
+        ``FOREBAY_LIMIT`` says.
     pinned : bool
         Page-locked host memory instead of a device's.
     numa_id : int, optional
@@ -99,101 +123,115 @@ class Pool:
     _handle: int
     _capsule: object
 
-    def __init__(self, *, limit: Optional[int] = None, pinned: bool = False, numa_id: Optional[int] = None) -> None:
+    def __init__(self, *, limit: Optional[SizeLike] = None, pinned: bool = False, numa_id: Optional[int] = None) -> None:
         pinned = as_bool(pinned, "pinned")
         if numa_id is not None and not pinned:
             raise ValueError(f"numa_id is {numa_id} and pinned is False: only pinned memory has a NUMA node")
-        options = s.Options()
-        check(_library.forebay_pool_options_init(options))
-        if limit is not None:
-            options.limit = as_size(limit, "limit")
-        if pinned:
-            options.location = s.Location.HOST_NUMA
-            options.numa_id = as_numa(numa_id)
-        out = c_void_p()
-        check(_library.forebay_pool_create(options, out))
-        self._own(out)
+        size = None if limit is None else as_size(limit, "limit")
+        location = _core.LOCATION_HOST_NUMA if pinned else _core.LOCATION_DEVICE
+        self._own(_core.pool_create(size, location, as_numa(numa_id)))
 
     @classmethod
     def shared(cls) -> Pool:
-        """The shared pool of the process, which the hooks of the frameworks use too. It lives until the process ends."""
-        out = c_void_p()
-        check(_library.forebay_pool_shared(out))
+        """The shared pool of the process, which the hooks of the frameworks use too. It lives until the process
+        ends."""
         pool = cls.__new__(cls)
-        pool._own(out)
+        pool._own(_core.pool_shared())
         return pool
 
-    def _own(self, made: c_void_p) -> None:
+    def _own(self, handle: int) -> None:
         _log.follow()
-        self._handle = made.value or 0
-        self._capsule = _new_capsule(self._handle)
+        self._handle, self._capsule = handle, _core.pool_capsule(handle)
 
     def _stay(self) -> Pool:
         """Keeps the pool as long as the process: for who frees until the very end."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._capsule))
+        _core.keep_for_good(self._capsule)
         return self
 
     @property
     def driver(self) -> str:
         """``"cuda"`` or ``"host"``."""
-        name = _library.forebay_pool_driver_name(self._handle)
+        name = _core.pool_driver_name(self._handle)
         if name is None:
             raise failure(Status.FORKED)
-        return str(name.decode())
+        return name
 
     @property
     def device_count(self) -> int:
         """How many devices the pool's driver has."""
-        out = c_int32()
-        check(_library.forebay_pool_device_count(self._handle, byref(out)))
-        return out.value
+        return _core.pool_device_count(self._handle)
 
-    def stats(self, device_id: Any = 0) -> PoolStats:
-        """The figures of a device."""
-        raw = s.Stats(size=s.STATS_SIZE, version=s.VERSION)
-        check(_library.forebay_pool_get_stats(self._handle, as_device(device_id), raw))
-        by_framework = dict(zip(FRAMEWORKS, raw.live_by_framework))
-        figures = {name: getattr(raw, name) for name in PoolStats._fields if name != "live_by_framework"}
-        return PoolStats(live_by_framework=by_framework, **figures)
+    def stats(self, device_id: DeviceLike = 0) -> PoolStats:
+        """The figures of a device: bytes, and counts since the pool was made. Does not stop allocations.
 
-    def reset_peaks(self, device_id: Any = 0) -> None:
-        """Makes the present figures the peaks."""
-        check(_library.forebay_pool_reset_peaks(self._handle, as_device(device_id)))
+        Parameters
+        ----------
+        device_id : int, str or device
+            A device in any of the ways of `forebay.typing.DeviceLike`.
 
-    def trim(self, keep: int = 0, device_id: Any = 0) -> int:
-        """Gives free memory back to the driver until at most `keep` bytes are held; answers how many bytes went.
-
-        Waits on the host for work that still uses freed memory.
+        Raises
+        ------
+        ValueError
+            If there is no such device.
         """
-        out = c_uint64()
-        check(_library.forebay_pool_trim(self._handle, as_device(device_id), as_size(keep, "keep"), byref(out)))
-        return out.value
+        figures = _core.pool_get_stats(self._handle, as_device(device_id))
+        live = figures.pop("live_by_framework")
+        return PoolStats(live_by_framework={name: live[number] for name, number in FRAMEWORKS.items()}, **figures)
 
-    def limit(self, device_id: Any = 0) -> int:
+    def reset_peaks(self, device_id: DeviceLike = 0) -> None:
+        """Makes the present figures the peaks."""
+        _core.pool_reset_peaks(self._handle, as_device(device_id))
+
+    def trim(self, keep: SizeLike = 0, device_id: DeviceLike = 0) -> int:
+        """Gives free memory back to the driver. Waits on the host for work that still uses freed memory.
+
+        Parameters
+        ----------
+        keep : int or str
+            The most bytes that stay held.
+        device_id : int, str or device
+            A device in any of the ways of `forebay.typing.DeviceLike`.
+
+        Returns
+        -------
+        int
+            How many bytes went.
+
+        Raises
+        ------
+        ValueError
+            If there is no such device.
+        """
+        return _core.pool_trim(self._handle, as_device(device_id), as_size(keep, "keep"))
+
+    def limit(self, device_id: DeviceLike = 0) -> int:
         """The most bytes that may be held on a device; 0: no limit."""
-        out = c_uint64()
-        check(_library.forebay_pool_get_limit(self._handle, as_device(device_id), byref(out)))
-        return out.value
+        return _core.pool_get_limit(self._handle, as_device(device_id))
 
-    def set_limit(self, limit: int, device_id: Any = 0) -> None:
-        """Sets the most bytes to hold on a device; 0: no limit. What is held above it stays until :meth:`trim`."""
-        check(_library.forebay_pool_set_limit(self._handle, as_device(device_id), as_size(limit, "limit")))
+    def set_limit(self, limit: SizeLike, device_id: DeviceLike = 0) -> None:
+        """Sets the most bytes to hold on a device. What is held above it stays until :meth:`trim`.
 
-    def memory_info(self, device_id: Any = 0) -> tuple[int, int]:
+        Parameters
+        ----------
+        limit : int or str
+            Bytes; 0: no limit.
+        device_id : int, str or device
+            A device in any of the ways of `forebay.typing.DeviceLike`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such device.
+        """
+        _core.pool_set_limit(self._handle, as_device(device_id), as_size(limit, "limit"))
+
+    def memory_info(self, device_id: DeviceLike = 0) -> tuple[int, int]:
         """Memory of a device as the driver sees it, in bytes: free to everybody, and all there is."""
-        free, total = c_uint64(), c_uint64()
-        check(_library.forebay_pool_memory_info(self._handle, as_device(device_id), byref(free), byref(total)))
-        return free.value, total.value
+        return _core.pool_memory_info(self._handle, as_device(device_id))
 
-    def report(self, device_id: Any = 0) -> str:
+    def report(self, device_id: DeviceLike = 0) -> str:
         """A few lines about a device for a person, as an out-of-memory error has them."""
-        device, needed = as_device(device_id), c_size_t()
-        check(_library.forebay_pool_report(self._handle, device, None, 0, byref(needed)))
-        while True:
-            text = ctypes.create_string_buffer(needed.value)
-            check(_library.forebay_pool_report(self._handle, device, text, len(text), byref(needed)))
-            if needed.value <= len(text):  # else it has grown between the two calls
-                return text.value.decode()
+        return _core.pool_report(self._handle, as_device(device_id))
 
     def __reduce__(self) -> Any:
         # A copy would free the library's object twice.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import c_void_p
-from typing import Any, Optional
+from contextlib import suppress
+from typing import Any, Callable, Optional
 
-from . import _library
+from . import _core
 from ._arguments import MAX_SIZE, as_device
-from ._errors import check
+from ._errors import ForebayError
 from ._pool import Pool, shared_pool
+from .typing import DeviceLike, StreamLike
 
 #: The legacy default stream under the number that DLPack and the CUDA Array Interface give it.
 LEGACY_DEFAULT = 1
@@ -23,13 +24,13 @@ class _Created:
         # Set first, so that `__del__` finds it whatever happens next.
         self.handle: Optional[int] = None
         self.device_id, self.pool = device_id, shared_pool()
-        out = c_void_p()
-        check(_library.forebay_stream_create(self.pool, device_id, out))
-        self.handle = out.value or 0
+        self.handle = _core.stream_create(self.pool, device_id)
 
-    def __del__(self, _destroy: _library.Function = _library.forebay_stream_destroy) -> None:
+    def __del__(self, _destroy: Callable[[int, int, int], None] = _core.stream_destroy, _failed: Any = ForebayError) -> None:
+        # Names as defaults: at the interpreter's end this module's may be gone already.
         if self.handle is not None:
-            _destroy(self.pool, self.device_id, self.handle)
+            with suppress(_failed):  # in a forked child it is the parent's
+                _destroy(self.pool, self.device_id, self.handle)
 
 
 class Stream:
@@ -49,13 +50,17 @@ class Stream:
 
     Notes
     -----
-    The stream is registered with the shared pool, so that freeing on it costs no event. Any thread may use it. Buffers that
-    were allocated on it keep it: after :meth:`close` it ends with the last of them.
+    The stream is registered with the shared pool, so that freeing on it costs no event. Any thread may use it. Buffers
+    that were allocated on it keep it: after :meth:`close` it ends with the last of them.
+
+    It goes wherever a `cuda.core.Stream
+    <https://nvidia.github.io/cuda-python/cuda-core/latest/generated/cuda.core.Stream.html>`_ does: it has
+    ``__cuda_stream__``.
     """
 
     __slots__ = ("__weakref__", "_created")
 
-    def __init__(self, device: Any = 0) -> None:
+    def __init__(self, device: DeviceLike = 0) -> None:
         self._created: Optional[_Created] = None
         self._created = _Created(as_device(device, "device"))
 
@@ -82,7 +87,7 @@ class Stream:
     def sync(self) -> None:
         """Waits on the host until the work queued so far is done."""
         created = self._open()
-        synchronize(created.device_id, created.handle)
+        synchronize(created.device_id, created.handle or 0)
 
     def close(self) -> None:
         """Gives the stream up; its queued work still runs. Twice is harmless."""
@@ -106,7 +111,7 @@ class Stream:
         return f"<forebay.Stream {self.handle:#x} device={self.device_id}>"
 
 
-def register_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None) -> None:
+def register_stream(stream: StreamLike, device: DeviceLike = 0, pool: Optional[Pool] = None) -> None:
     """Promises that a stream lives until :func:`unregister_stream`: what is freed on it then costs no event.
 
     Parameters
@@ -127,13 +132,14 @@ def register_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None) -
 
     Notes
     -----
-    Any thread. For streams that a program makes and keeps; those of `forebay.Stream` and of PyTorch are registered already. A
-    registered stream must not be captured but through what tells Forebay of it, as ``torch.cuda.graph`` does.
+    Any thread. For streams that a program makes and keeps; those of `forebay.Stream` and of PyTorch are registered
+    already. A registered stream must not be captured but through what tells Forebay of it, as ``torch.cuda.graph``
+    does.
     """
-    check(_library.forebay_stream_register(_told(pool), as_device(device, "device"), resolve(stream)[0]))
+    _core.stream_register(_told(pool), as_device(device, "device"), resolve(stream)[0])
 
 
-def unregister_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None) -> None:
+def unregister_stream(stream: StreamLike, device: DeviceLike = 0, pool: Optional[Pool] = None) -> None:
     """Ends the promise of :func:`register_stream`; the stream must still live, and may be destroyed afterwards.
 
     Raises
@@ -141,19 +147,19 @@ def unregister_stream(stream: Any, device: Any = 0, pool: Optional[Pool] = None)
     forebay.NotFoundError
         If it is not registered.
     """
-    check(_library.forebay_stream_unregister(_told(pool), as_device(device, "device"), resolve(stream)[0]))
+    _core.stream_unregister(_told(pool), as_device(device, "device"), resolve(stream)[0])
 
 
 def _told(pool: Optional[Pool]) -> int:
     return shared_pool() if pool is None else pool._handle
 
 
-def synchronize(device_id: int, handle: Optional[int]) -> None:
+def synchronize(device_id: int, handle: int) -> None:
     """Waits on the host until the work queued on a stream is done; `device_id` says whose if it is a default one."""
-    check(_library.forebay_stream_synchronize(shared_pool(), device_id, handle))
+    _core.stream_synchronize(shared_pool(), device_id, handle)
 
 
-def resolve(stream: Any) -> tuple[int, object]:
+def resolve(stream: StreamLike) -> tuple[int, object]:
     """The CUstream of whatever a caller calls a stream, and what has to be kept so that it lives.
 
     Raises
@@ -189,7 +195,7 @@ def _foreign(stream: Any) -> int:
         if version != 0:
             raise TypeError(f"__cuda_stream__ of {type(stream).__name__} has version {version}: this package knows version 0")
         return handle
-    # PyTorch, CuPy, and then cuda.core and Numba, whose handle is a number or a ctypes pointer; NULL has the value None.
+    # PyTorch, CuPy, and then cuda.core and Numba, whose handle is a number or an object with a `value`, None for NULL.
     for name in ("cuda_stream", "ptr", "handle"):
         handle = getattr(stream, name, None)
         if handle is None:

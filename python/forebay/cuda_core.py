@@ -1,7 +1,7 @@
 """cuda.core on Forebay: a memory resource on the shared pool, and `install` to make it a device's.
 
-Buffers of this resource are cuda.core's own. Buffers of both libraries interchange: each takes the other's by DLPack, and
-`forebay.Buffer.from_handle` and `cuda.core.Buffer.from_handle` take addresses with an owner.
+Buffers of this resource are cuda.core's own. Buffers of both libraries interchange: each takes the other's by DLPack,
+and `forebay.Buffer.from_handle` and `cuda.core.Buffer.from_handle` take addresses with an owner.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 import inspect
 from typing import Any, Optional
 
-from . import _hot, _plain_blocks, pressure
+from . import _core, pressure
 from ._arguments import as_device
 from ._frameworks import need, raw, ready
+from ._memory._pool_memory_resource import PoolMemoryResource
 from ._pool import Pool
-from ._resources._pool_resource import PoolMemoryResource
+from ._set_module import set_module
 from ._stream import resolve
+from .typing import DeviceLike
 
 __all__ = ["MemoryResource", "install"]
 
-_core: Any = need("cuda.core", "cuda.core", "cuda-core[cu13]>=1.2")
+_cuda: Any = need("cuda.core", "cuda.core", "cuda-core[cu13]>=1.2")
 
 
 def _maker(buffer: Any) -> Any:
-    """What makes a buffer of ``(ptr, size, mr, *, stream)``: `from_handle`, or what that calls with the same arguments, which
-    spares a tenth of an allocation's time."""
+    """What makes a buffer of ``(ptr, size, mr, *, stream)``: `from_handle`, or what that calls with the same arguments,
+    which spares a tenth of an allocation's time."""
     inner = getattr(buffer, "_init", None)
     try:
         names = list(inspect.signature(inner).parameters) if inner is not None else []
@@ -32,10 +34,10 @@ def _maker(buffer: Any) -> Any:
     return inner if names[:3] == ["ptr", "size", "mr"] and "stream" in names else buffer.from_handle
 
 
-_from_handle = _maker(_core.Buffer)
+_from_handle = _maker(_cuda.Buffer)
 
-if "stream" not in inspect.signature(_core.Buffer.from_handle).parameters:
-    raise ImportError(f"cuda.core is version {_core.__version__}, whose buffers keep no stream: install cuda-core>=1.2")
+if "stream" not in inspect.signature(_cuda.Buffer.from_handle).parameters:
+    raise ImportError(f"cuda.core is version {_cuda.__version__}, whose buffers keep no stream: install cuda-core>=1.2")
 
 
 def _handle(stream: Any) -> int:
@@ -44,26 +46,15 @@ def _handle(stream: Any) -> int:
         return stream.__cuda_stream__()[1]  # type: ignore[no-any-return]
     except AttributeError:
         pass
-    # A graph's builder stands for the stream that it captures. No plain numbers here: cuda.core does not take them either.
+    # A graph's builder stands for the stream that it captures. No plain numbers here: cuda.core does not take them
+    # either.
     inner = getattr(stream, "stream", None)
     if not hasattr(inner, "__cuda_stream__"):
         raise TypeError(f"stream is a {type(stream).__name__}: it must be a cuda.core.Stream or GraphBuilder")
     return resolve(inner)[0]
 
 
-def _base_for(kind: type) -> Any:
-    """What a resource derives from, before cuda.core's class: the extension's, unless their objects do not go together."""
-    try:
-        type("Both", (_hot.CoreBase, kind), {})
-    except TypeError:
-        return _plain_blocks.CoreBase
-    return _hot.CoreBase
-
-
-_Base: Any = _base_for(_core.MemoryResource)
-
-
-class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
+class MemoryResource(_core.CoreBase, _cuda.MemoryResource):  # type: ignore[misc]
     """Memory of a pool of Forebay's as a `cuda.core.MemoryResource`.
 
     Parameters
@@ -84,11 +75,14 @@ class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
 
     Notes
     -----
-    Any thread may use it. The memory of a buffer stays valid until the buffer is closed or collected, and goes back in the
-    order of the stream that is then the buffer's.
+    Any thread may use it. The memory of a buffer stays valid until the buffer is closed or collected, and goes back in
+    the order of the stream that is then the buffer's.
+
+    It derives from `cuda.core.MemoryResource
+    <https://nvidia.github.io/cuda-python/cuda-core/latest/generated/cuda.core.MemoryResource.html>`_.
     """
 
-    def __init__(self, device_id: Any = 0, pool: Optional[Pool] = None) -> None:
+    def __init__(self, device_id: DeviceLike = 0, pool: Optional[Pool] = None) -> None:
         self._given, self._pool, self._device = pool, ready(pool), as_device(device_id)
         self._on_host = PoolMemoryResource(self._device, self._pool).is_host_accessible
         self._connect(raw(self._pool), self._pool._capsule, self._device, self._on_host, _from_handle, _handle)
@@ -124,7 +118,7 @@ class MemoryResource(_Base, _core.MemoryResource):  # type: ignore[misc]
         return f"<forebay.cuda_core.MemoryResource device_id={self._device}>"
 
 
-def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
+def install(device: Optional[DeviceLike] = None, pool: Optional[Pool] = None) -> MemoryResource:
     """Makes a `MemoryResource` the memory resource of a `cuda.core.Device`. Again with the same pool is harmless.
 
     Parameters
@@ -147,10 +141,13 @@ def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
     -----
     cuda.core has a `Device` for each thread, so this is for the calling thread: call it in every thread that allocates.
     """
-    device = _core.Device(device)
-    made = MemoryResource(device.device_id, pool)
-    now = device.memory_resource
+    target = _cuda.Device(None if device is None else as_device(device, "device"))
+    made = MemoryResource(target.device_id, pool)
+    now = target.memory_resource
     if isinstance(now, MemoryResource) and now._given is pool:
         return now
-    device.memory_resource = made
+    target.memory_resource = made
     return made
+
+
+set_module(globals())

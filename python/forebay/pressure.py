@@ -1,24 +1,27 @@
 """What Python and other allocators hold is asked for before an allocation fails.
 
 The first plug-in that is installed starts this for its pool. When a request would fail for want of memory, garbage is
-collected, and then the caches of frameworks that allocate for themselves are emptied: PyTorch's, where its own allocator is
-in use, and CuPy's default pool. Neither is imported for that.
+collected, and then the caches of frameworks that allocate for themselves are emptied: PyTorch's, where its own
+allocator is in use, and CuPy's default pool. Neither is imported for that.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import logging
 import os
 import sys
 import threading
-from ctypes import CFUNCTYPE, byref, c_bool, c_int32, c_uint64, c_void_p, cast
 from typing import Any, Callable, Optional
 
-from . import _library
-from ._errors import check
+from . import _core
+from ._arguments import as_device, as_size
+from ._errors import ForebayError
 from ._pool import Pool
+from ._set_module import set_module
+from .typing import DeviceLike, SizeLike
 
 __all__ = ["relieve", "start", "stop"]
 
@@ -29,9 +32,8 @@ _PATIENCE = 10.0
 
 _busy = threading.Lock()
 _guard = threading.Lock()
-# By the library's handle of the pool: the pool, the number of its callback, and the C function that must outlive it.
-_started: dict[int, tuple[Pool, int, Any]] = {}
-_callback_type = CFUNCTYPE(c_bool, c_void_p, c_int32, c_uint64)
+# By the library's handle of the pool: the pool and the number of its callback.
+_started: dict[int, tuple[Pool, int]] = {}
 
 
 def start(pool: Optional[Pool] = None) -> None:
@@ -48,7 +50,7 @@ def start(pool: Optional[Pool] = None) -> None:
             return
         given = Pool.shared() if pool is None else pool
 
-        def called(_: Any, device: int, size: int) -> bool:
+        def called(device: int, size: int) -> bool:
             try:
                 return relieve(device, size, given)
             except Exception:
@@ -56,23 +58,18 @@ def start(pool: Optional[Pool] = None) -> None:
                 _log.exception("memory could not be asked for")
                 return False
 
-        function, number = _callback_type(called), c_uint64()
-        address = cast(function, c_void_p)
-        check(_library.forebay_pool_add_pressure_callback(given._handle, address, None, byref(number)))
-        _started[key] = given, number.value, function
+        _started[key] = given, _core.pool_add_pressure_callback(given._handle, called)
 
 
 def stop() -> None:
     """No pool asks any more. Runs at the interpreter's end too, after which no Python may be called."""
     with _guard:
-        for pool, number, _ in _started.values():
-            _library.forebay_pool_remove_pressure_callback(pool._handle, number)
-        # A call under way on another thread still runs: the functions stay.
-        _stopped.extend(_started.values())
+        for pool, number in _started.values():
+            with contextlib.suppress(ForebayError):  # in a forked child nobody is asked
+                _core.pool_remove_pressure_callback(pool._handle, number)
         _started.clear()
 
 
-_stopped: list[Any] = []
 atexit.register(stop)
 
 
@@ -85,14 +82,14 @@ def _renew_locks() -> None:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-def relieve(device_id: int, size: int, pool: Optional[Pool] = None) -> bool:
+def relieve(device_id: DeviceLike, size: SizeLike, pool: Optional[Pool] = None) -> bool:
     """Asks for memory of a device; says whether any came.
 
     Parameters
     ----------
-    device_id : int
+    device_id : int, str or device
         The device.
-    size : int
+    size : int or str
         Bytes that are wanted: with a limit that they would pass, only garbage can help.
     pool : Pool, optional
         None: the shared pool.
@@ -100,6 +97,7 @@ def relieve(device_id: int, size: int, pool: Optional[Pool] = None) -> bool:
     if not _busy.acquire(timeout=_PATIENCE):
         return False
     try:
+        device_id, size = as_device(device_id), as_size(size)
         source = Pool.shared() if pool is None else pool
         before = source.stats(device_id)
         gc.collect()
@@ -148,3 +146,6 @@ def _empty_cupy(device_id: int) -> bool:
             return False
         pool.free_all_blocks()
         return bool(pool.total_bytes() < before)
+
+
+set_module(globals())

@@ -1,4 +1,5 @@
-"""RMM on Forebay: a device memory resource on the shared pool, for cuDF and all else of RAPIDS that allocates through RMM.
+"""RMM on Forebay: a device memory resource on the shared pool, for cuDF and all else of RAPIDS that allocates through
+RMM.
 
 RMM calls the resource through Python, with the interpreter's lock: 1 to 2 µs for an allocation and its free.
 """
@@ -7,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from ctypes import py_object, pythonapi
 from typing import Any, Callable, Optional
 
-from . import pressure
+from . import _core, pressure
 from ._arguments import as_device
 from ._errors import Status, failure
-from ._frameworks import RMM, need, raw, ready
-from ._hot import free, malloc
+from ._frameworks import need, raw, ready
 from ._pool import Pool
+from ._set_module import set_module
+from .typing import DeviceLike
 
 __all__ = ["MemoryResource", "install"]
 
@@ -29,17 +30,18 @@ _installed: dict[tuple[int, int], MemoryResource] = {}
 
 
 def _functions(pool: Pool, device: int) -> tuple[Callable[[int, Any], int], Callable[[int, int, Any], None]]:
-    """What RMM calls. Both are called at the interpreter's end, too, when modules are empty: they carry what they need."""
-    handle = raw(pool)
+    """What RMM calls. Both are called at the interpreter's end, too, when modules are empty: they carry what they
+    need."""
+    handle, framework = raw(pool), _core.FRAMEWORK_RMM
 
-    def allocate(size: int, stream: Any, malloc: Any = malloc, keep: Pool = pool) -> int:
-        return malloc(handle, RMM, size, device, stream.__cuda_stream__()[1])  # type: ignore[no-any-return]
+    def allocate(size: int, stream: Any, malloc: Any = _core.malloc, keep: Pool = pool) -> int:
+        return malloc(handle, framework, size, device, stream.__cuda_stream__()[1])  # type: ignore[no-any-return]
 
     def deallocate(
         ptr: int,
         size: int,
         stream: Any,
-        free: Any = free,
+        free: Any = _core.free,
         failure: Any = failure,
         log: Any = _log,
         forked: int = Status.FORKED,
@@ -74,13 +76,16 @@ class MemoryResource(_mr.CallbackMemoryResource):  # type: ignore[misc]
 
     Notes
     -----
-    Any thread may use it. Memory is given and taken back in the order of the stream that RMM names; a stream that blocks are freed
-    on must be alive then, as RMM asks for itself. `allocate` raises MemoryError, with the pool's report; C++ code gets
-    `rmm::out_of_memory`. What is given back and is not live is told to the log ``forebay.rmm``, and changes nothing. Buffers do not keep
-    the resource's functions: it must live as long as they do, as every `CallbackMemoryResource`. What `install` made does.
+    Any thread may use it. Memory is given and taken back in the order of the stream that RMM names; a stream that
+    blocks are freed on must be alive then, as RMM asks for itself. `allocate` raises MemoryError, with the pool's
+    report; C++ code gets `rmm::out_of_memory`. What is given back and is not live is told to the log ``forebay.rmm``,
+    and changes nothing. Buffers do not keep the resource's functions: it must live as long as they do, as every
+    `CallbackMemoryResource`. What `install` made does.
+
+    It derives from `rmm.mr.CallbackMemoryResource <https://docs.rapids.ai/api/rmm/stable/python_api/mr/>`_.
     """
 
-    def __init__(self, device: Any = 0, pool: Optional[Pool] = None) -> None:
+    def __init__(self, device: DeviceLike = 0, pool: Optional[Pool] = None) -> None:
         self._pool, self._device = ready(pool), as_device(device, "device")
         if not 0 <= self._device < self._pool.device_count:
             raise ValueError(f"device is {self._device}: there are {self._pool.device_count}, counted from 0")
@@ -101,7 +106,7 @@ class MemoryResource(_mr.CallbackMemoryResource):  # type: ignore[misc]
         return f"<forebay.rmm.MemoryResource device_id={self._device}>"
 
 
-def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
+def install(device: Optional[DeviceLike] = None, pool: Optional[Pool] = None) -> MemoryResource:
     """Makes a `MemoryResource` RMM's resource of a device. Again with the same pool gives the same one.
 
     Parameters
@@ -124,8 +129,8 @@ def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
 
     Notes
     -----
-    Memory that RMM gave out before goes back to where it came from, as long as that resource lives. Libraries that set a
-    resource when they are imported, or `rmm.reinitialize`, take its place: call this after them.
+    Memory that RMM gave out before goes back to where it came from, as long as that resource lives. Libraries that set
+    a resource when they are imported, or `rmm.reinitialize`, take its place: call this after them.
     """
     if device is None:
         from rmm._cuda.gpu import getDevice
@@ -136,8 +141,12 @@ def install(device: Any = None, pool: Optional[Pool] = None) -> MemoryResource:
         made = _installed.get(key)
         if made is None:
             made = MemoryResource(device, pool)
-            # C++ code keeps copies of a resource, to the end of the process, that do not keep the Python functions behind it.
-            pythonapi.Py_IncRef(py_object(made))
+            # C++ code keeps copies of a resource, to the end of the process, that do not keep the Python functions
+            # behind it.
+            _core.keep_for_good(made)
             _installed[key] = made
         _mr.set_per_device_resource(made.device_id, made)
     return made
+
+
+set_module(globals())

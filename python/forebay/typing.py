@@ -1,6 +1,7 @@
 """Words and types of the interface: enumerations whose members are strings, and what counts as a stream.
 
-Every option that takes an enumeration takes its string as well: ``"pinned"`` for ``VirtualMemoryAllocationType.PINNED``.
+Every option that takes an enumeration takes its string as well: ``"pinned"`` for
+``VirtualMemoryAllocationType.PINNED``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ __all__ = [
     "DevicePointerType",
     "ManagedMemoryLocationType",
     "StreamLike",
+    "SizeLike",
     "SupportsCudaStream",
     "VirtualMemoryAccessType",
     "VirtualMemoryAllocationType",
@@ -29,14 +31,14 @@ class _Word(str, Enum):
 
 
 class VirtualMemoryAllocationType(_Word):
-    """What physical memory is made (document 004)."""
+    """What physical memory is made."""
 
     PINNED = "pinned"
     MANAGED = "managed"
 
 
 class VirtualMemoryLocationType(_Word):
-    """Where physical memory lies (document 004)."""
+    """Where physical memory lies."""
 
     DEVICE = "device"
     HOST = "host"
@@ -45,7 +47,7 @@ class VirtualMemoryLocationType(_Word):
 
 
 class VirtualMemoryHandleType(_Word):
-    """How physical memory leaves the process (document 004); None where one of these is taken: not at all."""
+    """How physical memory leaves the process; None where one of these is taken: not at all."""
 
     POSIX_FD = "posix_fd"
     GENERIC = "generic"
@@ -55,14 +57,14 @@ class VirtualMemoryHandleType(_Word):
 
 
 class VirtualMemoryGranularityType(_Word):
-    """To which of the driver's two granularities sizes are rounded (document 004)."""
+    """To which of the driver's two granularities sizes are rounded."""
 
     MINIMUM = "minimum"
     RECOMMENDED = "recommended"
 
 
 class VirtualMemoryAccessType(_Word):
-    """What a device may do with mapped memory (document 004); None where one of these is taken: nothing."""
+    """What a device may do with mapped memory; None where one of these is taken: nothing."""
 
     READ_WRITE = "rw"
     READ = "r"
@@ -85,8 +87,12 @@ class SupportsCudaStream(Protocol):
 #: An address: an integer, or an object that `int` turns into one.
 DevicePointerType = Union[int, SupportsInt, None]
 
-#: A device number, or an object with a ``device_id`` as cuda.core's ``Device``.
-DeviceLike = Union[int, Any]
+#: A number of bytes, or a text such as ``"512M"`` or ``"8G"``.
+SizeLike = Union[int, str]
+
+#: A device's number, a text such as ``"cuda:0"``, or the device of a framework: `torch.device`, `cupy.cuda.Device`,
+#: `cuda.core.Device`, a device or context of Numba.
+DeviceLike = Union[int, str, Any]
 
 #: None (the device's default stream), a CUstream as an integer, an object with ``__cuda_stream__``, or a stream of
 #: PyTorch, CuPy, cuda.core or Numba.

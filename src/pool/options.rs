@@ -9,7 +9,7 @@ const LEAST_CHUNK: u64 = 2 << 20;
 
 /// Every variable that means something: to this library, to the Python package, to the repository's tests and tools. Any other
 /// `FOREBAY_*` is taken for a slip of the pen, which would mean no limit where one was wanted.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 17] = [
     "FOREBAY_DRIVER",
     "FOREBAY_LIMIT",
     "FOREBAY_FRACTION",
@@ -21,7 +21,6 @@ const VARIABLES: [&str; 18] = [
     "FOREBAY_HOST_LATE",
     "FOREBAY_LOG",
     "FOREBAY_LIBRARY",
-    "FOREBAY_PYTHON_FAST",
     "FOREBAY_TORCH_MODE",
     "FOREBAY_TRACES",
     "FOREBAY_STEPS",

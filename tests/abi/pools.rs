@@ -227,7 +227,6 @@ fn variables_of_the_python_package_of_tools_and_of_others_are_left_alone() {
         "FOREBAYLIMIT",
         "forebay_limit",
         "FOREBAY_LIBRARY",
-        "FOREBAY_PYTHON_FAST",
         "FOREBAY_TORCH_MODE",
         "FOREBAY_LOG",
         "FOREBAY_TRACES",

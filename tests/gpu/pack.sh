@@ -2,7 +2,7 @@
 # Builds what the GPU machine runs and puts it, stripped and under stable names, into target/gpu:
 #
 #   libforebay.so        the release library
-#   libforebay_fast.so   the extension of the Python package, which looks for it beside the library
+#   libforebay_core.so   the extension of the Python package, which finds the library beside itself
 #   adapters/            the adapter for PyTorch 2.11, which the package looks for beside the library too
 #   replay-example       the replay example
 #   unit                 the crate's own unit tests
@@ -19,7 +19,7 @@ mkdir -p "$out"
 cargo build --release --lib --example replay
 strip -o "$out/libforebay.so" target/release/libforebay.so
 cargo build --release -p forebay-python
-strip --strip-unneeded -o "$out/libforebay_fast.so" target/release/libforebay_fast.so
+strip --strip-unneeded -o "$out/libforebay_core.so" target/release/libforebay_core.so
 make --no-print-directory adapters TORCH=2.11
 cp -r target/adapters "$out/adapters"
 strip -o "$out/replay-example" target/release/examples/replay

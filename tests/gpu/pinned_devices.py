@@ -148,7 +148,7 @@ def main():
             stream.close()
         assert current() == (None if ordinal is None else device_of(ordinal).value), "another context is current"
     for device in (0, 1):
-        forebay._errors.check(forebay._library.forebay_pool_check(forebay._pool.shared_pool(), device))
+        forebay._core.pool_check(forebay._pool.shared_pool(), device)
     print("ok")
     return 0
 

@@ -183,11 +183,9 @@ step_workloads_rest() { workloads serve,moe; }
 step_resources() { run "resources, buffers and IPC through the C ABI" 300 "$BIN/resources" --test-threads=1; }
 
 step_python() {
-  local name fast
-  for fast in 0 1; do # through ctypes, and through the extension
-    run "tests of the Python package, FOREBAY_PYTHON_FAST=$fast" 300 env PYTHONPATH="$PWD/python" FOREBAY_PYTHON_FAST=$fast \
-      python3 -X faulthandler -W error::RuntimeWarning -m unittest discover -s tests/python -t tests/python
-  done
+  local name
+  run "tests of the Python package" 300 env PYTHONPATH="$PWD/python" \
+    python3 -X faulthandler -W error::RuntimeWarning -m unittest discover -s tests/python -t tests/python
   for name in buffers share grow; do
     run "examples/python/$name.py" 90 env PYTHONPATH="$PWD/python" python3 "examples/python/$name.py"
   done

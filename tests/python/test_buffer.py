@@ -6,6 +6,7 @@ import sys
 import threading
 import unittest
 
+from forebay import _core
 from support import MIB, Case, content, forebay, numpy_or_skip
 
 
@@ -46,17 +47,12 @@ class Making(Case):
 
     def test_memory_of_a_resource(self):
         resource = forebay.DeviceMemoryResource(0, {})
-        from forebay import _library
-
-        out = ctypes.c_void_p()
-        self.assertEqual(_library.forebay_resource_allocate_pointer(resource._handle, 4096, None, out), 0)
-        buffer = forebay.Buffer.from_handle(out.value, 4096, resource)
+        buffer = forebay.Buffer.from_handle(_core.resource_allocate_pointer(resource._handle, 4096, 0), 4096, resource)
         self.assertIs(buffer.memory_resource, resource)
         self.assertGreater(resource.attributes.used_mem_current, 0)
         buffer.close()
         forebay.Stream().sync()
-        self.assertEqual(_library.forebay_resource_allocate_pointer(resource._handle, 4096, None, out), 0)
-        resource.deallocate(out.value, 4096)
+        resource.deallocate(_core.resource_allocate_pointer(resource._handle, 4096, 0), 4096)
 
     def test_an_address_that_int_gives(self):
         class Address:

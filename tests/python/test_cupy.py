@@ -15,7 +15,7 @@ except ImportError as error:
     raise unittest.SkipTest(f"CuPy is not installed: {error}") from None
 
 import forebay.cupy
-from forebay import _library
+from forebay import _core
 from forebay.cupy import _async_pool, _connect, _install, _pinned, _pool
 
 EVENTS = [f"{what}_{when}process" for what in ("malloc", "alloc", "free") for when in ("pre", "post")]
@@ -33,7 +33,7 @@ for _event in EVENTS:
 
 
 def hooks(name="forebay_cupy"):
-    return _library.address_of(f"{name}_malloc"), _library.address_of(f"{name}_free")
+    return _core.address_of(f"{name}_malloc"), _core.address_of(f"{name}_free")
 
 
 class WithoutGpu(Case):
@@ -42,7 +42,7 @@ class WithoutGpu(Case):
     def setUp(self):
         super().setUp()
         _connect.connect()
-        _library.forebay_cupy_set_stream_getter(None)
+        _core.cupy_set_stream_getter(0)
         for module in (_async_pool, _pinned, _pool):
             patch = mock.patch.object(module, "device_of_now", lambda: 0)
             patch.start()
@@ -191,8 +191,8 @@ class Pools(WithoutGpu):
         """Fails without that only where streams are late, as with FOREBAY_HOST_LATE."""
         pool, now = forebay.cupy.MemoryAsyncPool("default"), [0]
         getter = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(lambda device: now[0])
-        _library.forebay_cupy_set_stream_getter(ctypes.cast(getter, ctypes.c_void_p).value)
-        self.addCleanup(_library.forebay_cupy_set_stream_getter, None)
+        _core.cupy_set_stream_getter(ctypes.cast(getter, ctypes.c_void_p).value)
+        self.addCleanup(_core.cupy_set_stream_getter, 0)
         pool._resources[0].attributes.release_threshold = 2**64 - 1
         with forebay.Stream() as first, forebay.Stream() as second:
             now[0] = first.handle

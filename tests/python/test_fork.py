@@ -2,13 +2,13 @@
 
 import unittest
 
-from support import Case, forebay
+from support import Case
 
 #: What each program has: buffers of every kind, known to both processes, and threads that are in the middle of calls.
 WORLD = """
 import ctypes, gc, os, signal, sys, threading
 import forebay
-from forebay import _hot, pressure
+from forebay import _core, pressure
 from forebay._pool import shared_pool
 
 FORKED = forebay.Status.FORKED
@@ -43,7 +43,7 @@ taken = forebay.Buffer.from_dlpack(buffers[4])
 
 class Queue:
     def __cuda_stream__(self): return 0, 0
-class Core(_hot.CoreBase): pass
+class Core(_core.CoreBase): pass
 core = Core()
 core._connect(shared_pool(), None, 0, False, lambda ptr, size, mr, stream: ptr, lambda stream: 0)
 held = core.allocate(512, stream=Queue())

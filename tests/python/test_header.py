@@ -1,93 +1,103 @@
-"""The C types of this package are those of the header."""
+"""The extension declares what the header does: `python/core/src/abi.rs` is made from `include/forebay.h`.
 
-import ctypes
+``BLESS=1 python3 tests/python/test_header.py`` rewrites it.
+"""
+
+import os
 import re
 import unittest
+from pathlib import Path
 
-from forebay import _errors, _library, _structs
-from support import ROOT, forebay
-
+ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "include" / "forebay.h"
-C_TYPES = {
-    "uint8_t": ctypes.c_uint8,
-    "uint32_t": ctypes.c_uint32,
-    "int32_t": ctypes.c_int32,
-    "uint64_t": ctypes.c_uint64,
-    "double": ctypes.c_double,
-    "char": ctypes.c_char,
+DECLARATIONS = ROOT / "python" / "core" / "src" / "abi.rs"
+
+HEAD = """\
+//! What `include/forebay.h` declares. Made from it: `BLESS=1 python3 tests/python/test_header.py`; do not edit.
+
+use std::ffi::{c_char, c_int, c_void};
+"""
+TYPES = {
+    "char": "c_char",
+    "double": "f64",
+    "int": "c_int",
+    "int32_t": "i32",
+    "ptrdiff_t": "isize",
+    "size_t": "usize",
+    "uint32_t": "u32",
+    "uint64_t": "u64",
+    "uint8_t": "u8",
+    "void": "c_void",
 }
+
+
+def generate() -> str:
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    text = text[text.index("struct DLManagedTensor;") :]
+    numbers = re.findall(r"^#define (FOREBAY_\w+) (\d+)$", text, re.MULTILINE)
+    numbers += re.findall(r"\b(FOREBAY_\w+) = (\d+)", text)
+    enums = re.findall(r"typedef enum \{[^}]*\} (\w+);", text)
+    structs = re.findall(r"typedef struct \{([^}]*)\} (\w+);", text)
+    opaque = re.findall(r"struct (\w+);", text) + re.findall(r"typedef struct (\w+) \w+;", text)
+    callbacks = re.findall(r"typedef ([\w ]+?[ *]*)\(\*(\w+)\)\(([^)]*)\);", text)
+    rest = re.sub(r"typedef [^{;]*(\{[^}]*\})?[^;]*;|^#.*$", "", text, flags=re.MULTILINE)
+    functions = re.findall(r"((?:const )?\w+ \*?)(forebay_\w+)\(([^)]*)\);", rest)
+    lines = [HEAD]
+    lines += [f"pub const {name}: u32 = {value};" for name, value in numbers]
+    lines += ["", "/// Every number, for Python.", "pub const NUMBERS: &[(&str, u32)] = &["]
+    lines += [f'    ("{name.removeprefix("FOREBAY_")}", {name}),' for name, _ in numbers] + ["];", ""]
+    lines += [f"pub type {name} = u32;" for name in enums] + [""]
+    for name in dict.fromkeys(opaque):
+        lines += ["#[repr(C)]", f"pub struct {name} {{", "    _private: [u8; 0],", "}", ""]
+    for fields, name in structs:
+        lines += ["#[repr(C)]", "#[derive(Clone, Copy)]", f"pub struct {name} {{"]
+        lines += [f"    pub {field}," for field in map(declared, statements(fields))] + ["}", ""]
+    for answer, name, arguments in callbacks:
+        lines += [f'pub type {name} = Option<unsafe extern "C" fn({parameters(arguments)}){returned(answer)}>;']
+    lines += ["", 'unsafe extern "C" {']
+    lines += [f"    pub fn {name}({parameters(arguments)}){returned(answer)};" for answer, name, arguments in functions]
+    return "\n".join([*lines, "}", ""])
+
+
+def statements(text: str) -> list[str]:
+    return [statement.strip() for statement in text.split(";") if statement.strip()]
+
+
+def declared(text: str) -> str:
+    """A C declaration as Rust's."""
+    const, kind, stars, name, length = re.fullmatch(
+        r"(const )?(?:struct )?(\w+) ([*\w ]*?) ?(\w+)(?:\[(\w+)\])?", text
+    ).groups()
+    rust = TYPES.get(kind, kind)
+    for pointer in re.findall(r"\*(?: ?const)?", stars):
+        # `const` before the type is of what the first star points to; behind a star, of what the next one points to.
+        rust, const = f"*{'const' if const else 'mut'} {rust}", pointer.removeprefix("*")
+    return f"{name}: [{rust}; {length}]" if length else f"{name}: {rust}"
+
+
+def parameters(text: str) -> str:
+    text = " ".join(text.split())
+    return "" if text == "void" else ", ".join(map(declared, text.split(", ")))
+
+
+def returned(text: str) -> str:
+    text = " ".join(text.split())
+    return "" if text == "void" else " -> " + declared(text.replace(" *", " * ").strip() + " answer").partition(": ")[2]
 
 
 @unittest.skipUnless(HEADER.exists(), f"no {HEADER}: not a source checkout")
 class Header(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        text = re.sub(r"//[^\n]*", "", HEADER.read_text())
-        cls.text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    def test_the_declarations_are_the_generated_ones(self):
+        self.assertEqual(DECLARATIONS.read_text(), generate(), "BLESS=1 python3 tests/python/test_header.py rewrites them")
 
-    def test_structs(self):
-        for name, structure in _structs.BY_C_NAME.items():
-            found = re.search(rf"typedef struct \{{([^{{}}]*)\}} {name};", self.text)
-            with self.subTest(struct=name):
-                self.assertIsNotNone(found, "not in the header")
-                fields = []
-                for line in filter(None, map(str.strip, found[1].split(";"))):
-                    kind, star, field, length = re.match(
-                        r"(?:const )?(\w+) (\*?)(\w+)(?:\[(\w+)\])?$", line
-                    ).groups()
-                    if star:
-                        size = ctypes.sizeof(ctypes.c_void_p)
-                    else:
-                        size = ctypes.sizeof(C_TYPES[kind]) * self.number(length)
-                    fields.append((field, size))
-                ours = [(field[0], ctypes.sizeof(field[1])) for field in structure._fields_]
-                self.assertEqual(ours, fields)
-
-    def number(self, length) -> int:
-        if length is None or length.isdigit():
-            return int(length or 1)
-        return int(re.search(rf"#define {length} (\d+)", self.text)[1])
-
-    def test_functions(self):
-        for name, (answer, arguments) in _library.declared.items():
-            with self.subTest(function=name):
-                found = re.search(rf"([\w *]+?)\b{name}\(([^;]*)\);", self.text)
-                self.assertIsNotNone(found, "not in the header")
-                kinds = [] if found[2].strip() == "void" else re.split(r",\s*", found[2].strip())
-                self.assertEqual(len(arguments), len(kinds), kinds)
-                for ours, theirs in zip(arguments, kinds):
-                    pointer = "*" in theirs or re.search("_fn|_getter|_asker", theirs) is not None or "[" in theirs
-                    self.assertEqual(is_pointer(ours), pointer, theirs)
-                    if not pointer:
-                        word = theirs.split()[0]
-                        expected = C_TYPES.get(word, {"size_t": ctypes.c_size_t}.get(word, ctypes.c_uint32))
-                        self.assertEqual(ctypes.sizeof(ours), ctypes.sizeof(expected), theirs)
-                self.assertEqual(answer is None, found[1].split()[-1:] == ["void"] and "*" not in found[1])
-
-    def test_statuses(self):
-        numbers = {name: int(value) for name, value in re.findall(r"FOREBAY_STATUS_(\w+) = (\d+)", self.text)}
-        self.assertEqual({status.name: status.value for status in _errors.Status}, numbers)
-
-    def test_numbers(self):
-        for prefix, kind in (
-            ("RESOURCE_KIND", _structs.ResourceKind),
-            ("POOL_SOURCE", _structs.PoolSource),
-            ("LOCATION", _structs.Location),
-            ("ATTRIBUTE", _structs.Attribute),
-        ):
-            found = re.findall(rf"FOREBAY_{prefix}_(\w+)(?: = |\s+)(\d+)", self.text)
-            self.assertEqual({m.name: m.value for m in kind}, {name: int(value) for name, value in found}, prefix)
-
-    def test_nothing_is_missing(self):
-        """Every function declared here is in the library that is used."""
-        for name in _library.declared:
-            self.assertTrue(forebay.address_of(name), name)
-        self.assertTrue(forebay.address_of("forebay_dlpack_capsule_delete"))
-
-
-def is_pointer(kind) -> bool:
-    return kind in (ctypes.c_void_p, ctypes.c_char_p) or hasattr(kind, "contents")
+    def test_nothing_is_left_out(self):
+        text = HEADER.read_text()
+        names = set(re.findall(r"^[\w ]+\*?(forebay_\w+)\(", text, re.MULTILINE))
+        self.assertEqual(set(re.findall(r"pub fn (\w+)", DECLARATIONS.read_text())), names)
+        self.assertGreater(len(names), 100)
 
 
 if __name__ == "__main__":
+    if os.environ.get("BLESS"):
+        DECLARATIONS.write_text(generate())
     unittest.main()

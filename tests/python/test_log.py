@@ -72,7 +72,8 @@ class Log(Case):
         return Nothing()
 
     def test_threads_that_log_and_threads_that_wait_for_the_pool(self):
-        # Handlers take locks, configuring takes logging's own, all take the interpreter's: none is taken with one of the pool's.
+        # Handlers take locks, configuring takes logging's own, all take the interpreter's: none is taken with one of
+        # the pool's.
         out = self.run_program(
             WORLD + "import logging.config\n"
             "seen = []\n"

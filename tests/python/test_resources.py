@@ -1,7 +1,6 @@
 """Resources: what they say of themselves, their pools' attributes, virtual memory, resources written in Python."""
 
 import copy
-import ctypes
 import dataclasses
 import gc
 import pickle
@@ -10,7 +9,7 @@ import threading
 import unittest
 import weakref
 
-from forebay import _library
+from forebay import _core
 from support import MIB, Case, content, forebay, numpy_or_skip
 
 
@@ -106,10 +105,7 @@ class Pointers(Case):
     """Memory without a buffer, as C programs have it."""
 
     def pointer(self, resource, size, stream=None):
-        out = ctypes.c_void_p()
-        raw = None if stream is None else stream.handle
-        self.assertEqual(_library.forebay_resource_allocate_pointer(resource._handle, size, raw, out), 0)
-        return out.value
+        return _core.resource_allocate_pointer(resource._handle, size, 0 if stream is None else stream.handle)
 
     def test_memory_of_an_open_buffer_is_not_taken(self):
         with forebay.Stream() as stream:

@@ -113,7 +113,9 @@ class Resource(Case):
             "again.again = again\n"
         )
         path = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 

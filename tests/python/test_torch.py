@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
-from forebay import _library, _pool
+from forebay import _core, _pool
 from forebay.torch import BuildError, InstallError, _base, _build, _compiler, _install
 from support import MIB, Case, forebay
 
@@ -180,11 +180,10 @@ class Figures(Case):
     """Base mode's answers, from what the C hooks were asked for."""
 
     def allocate(self, size):
-        from ctypes import c_int, c_ssize_t, c_void_p
+        from ctypes import CFUNCTYPE, c_int, c_ssize_t, c_void_p
 
-        malloc, free = (forebay._library._opened[name] for name in ("forebay_torch_malloc", "forebay_torch_free"))
-        malloc.argtypes, malloc.restype = [c_ssize_t, c_int, c_void_p], c_void_p
-        free.argtypes, free.restype = [c_void_p, c_ssize_t, c_int, c_void_p], None
+        malloc = CFUNCTYPE(c_void_p, c_ssize_t, c_int, c_void_p)(forebay.address_of("forebay_torch_malloc"))
+        free = CFUNCTYPE(None, c_void_p, c_ssize_t, c_int, c_void_p)(forebay.address_of("forebay_torch_free"))
         address = malloc(size, 0, None)
         return address, lambda: free(address, size, 0, None)
 
@@ -240,7 +239,7 @@ class Prebuilt(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        patch = mock.patch.object(_library, "path", str(self.root / "release" / "libforebay.so"))
+        patch = mock.patch.object(_core, "library_path", lambda: str(self.root / "release" / "libforebay.so"))
         patch.start()
         self.addCleanup(patch.stop)
 

@@ -1,35 +1,34 @@
-"""CuPy on the driver's stream-ordered pools (document 003)."""
+"""CuPy on the driver's stream-ordered pools."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from ctypes import byref, c_uint64, c_void_p
 from typing import Any, Callable, Optional, Union
 
-from .. import _library
+from .. import _core
 from .._arguments import MAX_SIZE
-from .._errors import check
+from .._memory._device_memory_resource import DeviceMemoryResource
 from .._pool import Pool
-from .._resources._device import DeviceMemoryResource
 from .._stream import resolve, synchronize
+from ..typing import SizeLike, StreamLike
 from ._connect import connect, cupy, device_of_now, limit_of, memory
 
-
-# The resource of a device and a driver pool, and the library's object for the driver pools of all devices. CuPy's memory keeps
-# no reference to its allocator, so these live as long as the process. One resource for a driver pool: it has one limit.
+# The resource of a device and a driver pool, and the library's object for the driver pools of all devices. CuPy's
+# memory keeps no reference to its allocator, so these live as long as the process. One resource for a driver pool: it
+# has one limit.
 _resources: dict[tuple[int, int], DeviceMemoryResource] = {}
 _pools: dict[tuple[int, ...], int] = {}
 
 
 class MemoryAsyncPool:
-    """What `cupy.cuda.MemoryAsyncPool` is: CuPy's memory from the driver's pools, one for each device (document 003).
+    """What `cupy.cuda.MemoryAsyncPool` is: CuPy's memory from the driver's pools, one for each device.
 
     Parameters
     ----------
     pool_handles : str, int or list
-        ``"current"``: each device's current pool. ``"default"``: its default one. An integer: a ``cudaMemPool_t``. A list of
-        these, one for each device.
+        ``"current"``: each device's current pool. ``"default"``: its default one. An integer: a ``cudaMemPool_t``. A
+        list of these, one for each device.
 
     Raises
     ------
@@ -42,11 +41,14 @@ class MemoryAsyncPool:
 
     Notes
     -----
-    Memory is allocated in the order of CuPy's current stream, and freed in that of the stream which is current then; where that
-    is not the stream of the allocation, which may be gone, it waits for everything that the device has. Memory hooks are called. A failed allocation raises
-    `cupy.cuda.memory.OutOfMemoryError`, after others were asked to give back. Two pools are equal only if they are the same
-    object, and have no order, as CuPy's. As CuPy's class does, this makes a pool keep what is freed: where nobody has set the
-    ``release_threshold``, it gets its highest value.
+    Memory is allocated in the order of CuPy's current stream, and freed in that of the stream which is current then;
+    where that is not the stream of the allocation, which may be gone, it waits for everything that the device has.
+    Memory hooks are called. A failed allocation raises `cupy.cuda.memory.OutOfMemoryError`, after others were asked to
+    give back. Two pools are equal only if they are the same object, and have no order, as CuPy's. As CuPy's class does,
+    this makes a pool keep what is freed: where nobody has set the ``release_threshold``, it gets its highest value.
+
+    The members are those of `cupy.cuda.MemoryAsyncPool
+    <https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.MemoryAsyncPool.html>`_.
     """
 
     def __init__(self, pool_handles: Union[str, int, Sequence[Union[str, int]]] = "current") -> None:
@@ -60,7 +62,7 @@ class MemoryAsyncPool:
         connect()
         self._resources = [_resource(device, handle) for device, handle in enumerate(handles)]
         self._param = _param(self._resources)
-        hooks = _library.address_of("forebay_cupy_pool_malloc"), _library.address_of("forebay_cupy_pool_free")
+        hooks = _core.address_of("forebay_cupy_pool_malloc"), _core.address_of("forebay_cupy_pool_free")
         self._malloc: Callable[[int], Any] = memory.CFunctionAllocator(self._param, *hooks, None).malloc
         if type(self).malloc is MemoryAsyncPool.malloc:
             # The method of CuPy's own object: nothing of Python stands between an array and the pool.
@@ -84,7 +86,7 @@ class MemoryAsyncPool:
         """
         return self._malloc(size)
 
-    def free_all_blocks(self, stream: Any = None) -> None:
+    def free_all_blocks(self, stream: StreamLike = None) -> None:
         """Waits for a stream, and gives the pool's free memory back to the system.
 
         Parameters
@@ -122,7 +124,7 @@ class MemoryAsyncPool:
         """Bytes held."""
         return int(self._now().attributes.reserved_mem_current)
 
-    def set_limit(self, size: Optional[int] = None, fraction: Optional[float] = None) -> None:
+    def set_limit(self, size: Optional[SizeLike] = None, fraction: Optional[float] = None) -> None:
         """Sets the most bytes in use: as a number, or as a share of the device's memory. Neither, or 0: no limit.
 
         Raises
@@ -134,23 +136,22 @@ class MemoryAsyncPool:
 
         Notes
         -----
-        Of the current device; allocations beyond it are refused. (CuPy's own class writes the release threshold instead, which
-        refuses nothing.) The variable ``CUPY_GPU_MEMORY_LIMIT`` sets it for all devices when a pool is made.
+        Of the current device; allocations beyond it are refused. (CuPy's own class writes the release threshold
+        instead, which refuses nothing.) The variable ``CUPY_GPU_MEMORY_LIMIT`` sets it for all devices when a pool is
+        made.
         """
         self._set_limit(device_of_now(), size, fraction)
 
     def get_limit(self) -> int:
         """The most bytes in use; 2**64 - 1, as CuPy's class has it: no limit."""
-        out = c_uint64()
-        check(_library.forebay_cupy_pool_get_limit(self._param, device_of_now(), byref(out)))
-        return out.value or 2**64 - 1
+        return _core.cupy_pool_get_limit(self._param, device_of_now()) or 2**64 - 1
 
     def _now(self) -> DeviceMemoryResource:
         return self._resources[int(device_of_now())]
 
-    def _set_limit(self, device: int, size: Optional[int], fraction: Optional[float]) -> None:
+    def _set_limit(self, device: int, size: Optional[SizeLike], fraction: Optional[float]) -> None:
         total = Pool.shared().memory_info(device)[1] if fraction is not None else 0
-        check(_library.forebay_cupy_pool_set_limit(self._param, device, limit_of(size, fraction, total)))
+        _core.cupy_pool_set_limit(self._param, device, limit_of(size, fraction, total))
 
     def __repr__(self) -> str:
         return f"<forebay.cupy.MemoryAsyncPool {[hex(resource.handle) for resource in self._resources]}>"
@@ -171,10 +172,7 @@ def _param(resources: list[DeviceMemoryResource]) -> int:
     """The library's object of the pools of all devices."""
     key = tuple(resource.handle for resource in resources)
     if key not in _pools:
-        out = c_void_p()
-        handles = (c_void_p * len(resources))(*(resource._handle for resource in resources))
-        check(_library.forebay_cupy_pool_create(handles, len(resources), out))
-        _pools[key] = out.value or 0
+        _pools[key] = _core.cupy_pool_create([resource._own for resource in resources])
     return _pools[key]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
-from typing import Any
+from typing import Any, Optional
 
-from .. import _library
-from .._arguments import MAX_SIZE
+from .. import _core
+from .._arguments import as_size
 from .._frameworks import need
+from ..typing import SizeLike
 
 cupy: Any = need("cupy", "CuPy", "cupy-cuda13x")
 memory: Any = need("cupy.cuda.memory", "CuPy", "cupy-cuda13x")
@@ -36,25 +36,22 @@ def connect() -> None:
     global _connected
     if _connected:
         return
-    getter = _c_function(_stream, "get_stream_ptr", b"intptr_t (int)")
-    hooks = _c_function(memory_hook, "get_memory_hooks", b"PyObject *(int __pyx_skip_dispatch)")
-    _library.forebay_cupy_set_stream_getter(getter)
-    # In CPython the id of an object is its address; the function lives as long as this module.
-    _library.forebay_cupy_set_memory_hooks(hooks, id(_tell))
+    getter = _c_function(_stream, "get_stream_ptr", "intptr_t (int)")
+    hooks = _c_function(memory_hook, "get_memory_hooks", "PyObject *(int __pyx_skip_dispatch)")
+    _core.cupy_set_stream_getter(getter)
+    _core.cupy_set_memory_hooks(hooks, _tell)
     # Arrays are freed until the very end, when no Python may be called any more.
-    atexit.register(_library.forebay_cupy_set_memory_hooks, None, None)
+    atexit.register(_core.cupy_set_memory_hooks, 0, None)
     _connected = True
 
 
-def _c_function(module: Any, name: str, signature: bytes) -> int:
+def _c_function(module: Any, name: str, signature: str) -> int:
     """The address of a function that a Cython module exports, in a capsule named by its signature."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.argtypes, get.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     try:
-        return int(get(module.__pyx_capi__[name], signature))
+        return _core.capsule_pointer(module.__pyx_capi__[name], signature)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RuntimeError(
-            f"CuPy {cupy.__version__} exports no {name} of type {signature.decode()} ({error}): this version of CuPy is not "
+            f"CuPy {cupy.__version__} exports no {name} of type {signature} ({error}): this version of CuPy is not "
             "known to Forebay; it is tried with 14.2"
         ) from None
 
@@ -62,8 +59,8 @@ def _c_function(module: Any, name: str, signature: bytes) -> int:
 def _tell(event: int, device: int, size: int, address: int, grown: int) -> bool:
     """Calls the thread's memory hooks as CuPy's own pools do; says whether there are any.
 
-    The id of the memory is its address: hooks use it to match a free with its malloc. Only the pool knows whether it grows,
-    so the hooks around growth are called after it, with its bytes.
+    The id of the memory is its address: hooks use it to match a free with its malloc. Only the pool knows whether it
+    grows, so the hooks around growth are called after it, with its bytes.
     """
     hooks = memory_hook.get_memory_hooks()
     if not hooks:
@@ -83,7 +80,7 @@ def _tell(event: int, device: int, size: int, address: int, grown: int) -> bool:
     return True
 
 
-def limit_of(size: Any, fraction: Any, total: int) -> int:
+def limit_of(size: Optional[SizeLike], fraction: Optional[float], total: int) -> int:
     """The limit in bytes that CuPy's ``set_limit`` means; 0 for none.
 
     Raises
@@ -101,8 +98,6 @@ def limit_of(size: Any, fraction: Any, total: int) -> int:
         return int(fraction * total)
     if size is None:
         return 0
-    if size < 0:
-        raise ValueError(f"size is {size}: a limit is 0 for none, or a number of bytes")
-    if size > MAX_SIZE:
+    if isinstance(size, int) and size >= 1 << 64:
         raise OverflowError(f"size is {size}: a limit is at most 2**64 - 1 bytes; 0 is none")
-    return int(size)
+    return as_size(size)

@@ -43,9 +43,9 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
 
     Notes
     -----
-    Sets ``NCCL_GRAPH_REGISTER=0`` in the environment, if that is unset: collectives inside of CUDA graphs can hang otherwise.
-    Arrays that CuPy has already stay where they are, and free where they came from. A failed allocation raises
-    `cupy.cuda.memory.OutOfMemoryError` with the pool's report.
+    Sets ``NCCL_GRAPH_REGISTER=0`` in the environment, if that is unset: collectives inside of CUDA graphs can hang
+    otherwise. Arrays that CuPy has already stay where they are, and free where they came from. A failed allocation
+    raises `cupy.cuda.memory.OutOfMemoryError` with the pool's report.
     """
     global _installed
     if _installed is not None and _installed.given is pool and cupy.cuda.get_allocator() is _installed.malloc:
@@ -63,7 +63,8 @@ def install(pool: Optional[Pool] = None) -> MemoryPool:
 
 
 def uninstall() -> None:
-    """Gives CuPy the allocator back that it had, unless somebody has set another one since. Without `install`: no effect.
+    """Gives CuPy the allocator back that it had, unless somebody has set another one since. Without `install`: no
+    effect.
 
     Arrays that were allocated from Forebay stay valid, and go back there.
     """

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .._errors import Status, check
+from .. import _core
+from .._errors import Status, failure
 from .._frameworks import need, pinned_pool, raw
-from .._hot import PinnedBase, free_after_all, malloc_ready
+from .._memory._pool_memory_resource import PoolMemoryResource
 from .._pool import Pool
-from .._resources._pool_resource import PoolMemoryResource
 from ._connect import device_of_now
 
 _Pointer: Any = need("cupy.cuda.pinned_memory", "CuPy", "cupy-cuda13x").PinnedMemoryPointer
 
 
-class PinnedMemoryPool(PinnedBase):
+class PinnedMemoryPool(_core.PinnedBase):
     """What `cupy.cuda.PinnedMemoryPool` is, on pinned memory of Forebay's: for `cupy.cuda.set_pinned_memory_allocator`.
 
     Parameters
@@ -29,9 +29,12 @@ class PinnedMemoryPool(PinnedBase):
 
     Notes
     -----
-    The host may touch the memory at once. As with CuPy's own pool, who queues work on it keeps it until that is done; CuPy
-    does that for its own copies. Blocks up to 1 MiB are handed out again at once; longer ones go back behind everything that
-    the device has, and may then serve anybody.
+    The host may touch the memory at once. As with CuPy's own pool, who queues work on it keeps it until that is done;
+    CuPy does that for its own copies. Blocks up to 1 MiB are handed out again at once; longer ones go back behind
+    everything that the device has, and may then serve anybody.
+
+    The members are those of `cupy.cuda.PinnedMemoryPool
+    <https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.PinnedMemoryPool.html>`_.
     """
 
     def __init__(self, pool: Optional[Pool] = None) -> None:
@@ -56,10 +59,10 @@ class PinnedMemoryPool(PinnedBase):
     def _more(self, size: int) -> int:
         device = device_of_now()
         self._devices.add(device)
-        return malloc_ready(self._raw, size, device)
+        return _core.malloc_ready(self._raw, size, device)
 
     def _give_back(self, ptr: int) -> None:
-        status = free_after_all(self._raw, ptr)
+        status = _core.free_after_all(self._raw, ptr)
         # Blocks end in finalizers: in a forked child they are the parent's, and nobody can be told.
-        if status != Status.FORKED:
-            check(status)
+        if status not in (Status.OK, Status.FORKED):
+            raise failure(status)

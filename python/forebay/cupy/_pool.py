@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from typing import Any, Callable, Optional
 
-from .. import _library
-from .._errors import check
+from .. import _core
 from .._frameworks import raw
 from .._pool import Pool
+from ..typing import SizeLike, StreamLike
 from ._connect import connect, device_of_now, limit_of, memory
 
 # CuPy's memory keeps no reference to its allocator, so a pool that gave any must live as long as the process.
@@ -22,13 +21,16 @@ class MemoryPool:
     Parameters
     ----------
     pool : forebay.Pool, optional
-        None: the shared pool, whose figures and limit are those of all frameworks together. Another pool, once given here,
-        lives until the process ends.
+        None: the shared pool, whose figures and limit are those of all frameworks together. Another pool, once given
+        here, lives until the process ends.
 
     Raises
     ------
     TypeError
         If `pool` is no Pool.
+
+    The members are those of `cupy.cuda.MemoryPool
+    <https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.MemoryPool.html>`_.
     """
 
     #: Allocates bytes on the current device, in the order of the current stream, as `cupy.cuda.set_allocator` takes it.
@@ -40,24 +42,23 @@ class MemoryPool:
             _kept[param] = pool._stay()
         self._pool = Pool.shared() if pool is None else pool
         connect()
-        hooks = _library.address_of("forebay_cupy_malloc"), _library.address_of("forebay_cupy_free")
+        hooks = _core.address_of("forebay_cupy_malloc"), _core.address_of("forebay_cupy_free")
         # The method of CuPy's own object: nothing of Python stands between an array and the pool.
         self.malloc = memory.CFunctionAllocator(param, *hooks, self._pool).malloc
 
-    def free_all_blocks(self, stream: Any = None) -> None:
+    def free_all_blocks(self, stream: StreamLike = None) -> None:
         """Gives all free memory back to the driver. Waits for work that still uses freed memory, of any stream."""
         self._pool.trim(0, device_of_now())
 
     def release_captures(self) -> int:
-        """Gives back the memory of graphs that CuPy captured on the current device; answers how many captures that were.
+        """Gives back the memory of graphs that CuPy captured on the current device; answers how many captures that
+        were.
 
-        What is allocated while a stream is being captured stays with that capture, so that its graph can be launched at any
-        time, and nobody says when the graph is destroyed. Call this when those graphs will not be launched again and none
-        is being captured. Arrays made during a capture stay valid and go back when they are freed.
+        What is allocated while a stream is being captured stays with that capture, so that its graph can be launched at
+        any time, and nobody says when the graph is destroyed. Call this when those graphs will not be launched again
+        and none is being captured. Arrays made during a capture stay valid and go back when they are freed.
         """
-        released = ctypes.c_uint64()
-        check(_library.forebay_pool_release_captures(self._pool._handle, device_of_now(), ctypes.byref(released)))
-        return released.value
+        return _core.pool_release_captures(self._pool._handle, device_of_now())
 
     def free_all_free(self) -> None:
         """An older name of :meth:`free_all_blocks`."""
@@ -80,7 +81,7 @@ class MemoryPool:
         """Bytes held."""
         return self._pool.stats(device_of_now()).physical
 
-    def set_limit(self, size: Optional[int] = None, fraction: Optional[float] = None) -> None:
+    def set_limit(self, size: Optional[SizeLike] = None, fraction: Optional[float] = None) -> None:
         """Sets the most bytes to hold: as a number, or as a share of the device's memory. Neither, or 0: no limit.
 
         Raises

@@ -1,4 +1,4 @@
-"""Numba on Forebay: an external memory manager (document 002).
+"""Numba on Forebay: an external memory manager.
 
 ``install()`` before the first use of CUDA in Numba, or the variable ``NUMBA_CUDA_MEMORY_MANAGER=forebay.numba``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .._frameworks import probe
 from .._pool import shared_pool
+from .._set_module import set_module
 from ._connect import cuda, driver
 from ._ipc import ForebayIpcHandle
 from ._manager import ForebayMemoryManager
@@ -23,8 +24,8 @@ def install() -> None:
     Raises
     ------
     RuntimeError
-        If Numba has a CUDA context already, whose memory is another manager's; if there is no usable driver; if this is a
-        forked child. Numba is then as it was.
+        If Numba has a CUDA context already, whose memory is another manager's; if there is no usable driver; if this is
+        a forked child. Numba is then as it was.
     """
     probe(shared_pool())
     for device in driver.driver.list_devices():
@@ -35,3 +36,6 @@ def install() -> None:
                 "forebay.numba.install() before Numba uses CUDA, or set NUMBA_CUDA_MEMORY_MANAGER=forebay.numba"
             )
     cuda.set_memory_manager(ForebayMemoryManager)
+
+
+set_module(globals())

@@ -15,13 +15,14 @@ Due = tuple[Callable[..., None], tuple[Any, ...]]
 class Piece:
     """A live piece of memory: giving it back is calling this, or losing it. The second time nothing happens.
 
-    It stands where Numba's pointers have a `weakref.finalize`, of which they use `alive` and the call; that would take a third
-    of the time of an allocation.
+    It stands where Numba's pointers have a `weakref.finalize`, of which they use `alive` and the call; that would take
+    a third of the time of an allocation.
     """
 
     __slots__ = ("_at_once", "_books", "_number", "keeps")
 
-    #: The object that stands for the piece, where Numba's own pointers refer to it weakly: kept until the piece goes back.
+    #: The object that stands for the piece, where Numba's own pointers refer to it weakly: kept until the piece goes
+    #: back.
     keeps: object
 
     def __init__(self, books: Books, number: int, at_once: bool) -> None:
@@ -47,14 +48,16 @@ class Piece:
 
 
 class Books:
-    """The live memory of a manager. Pieces end late, after a reset and at the interpreter's end, and are then harmless."""
+    """The live memory of a manager. Pieces end late, after a reset and at the interpreter's end, and are then
+    harmless."""
 
     def __init__(self) -> None:
         self.live: dict[int, Due] = {}
         self.waiting: list[Due] = []
         self.paused = 0
         self._numbers = itertools.count(1)
-        # Every piece refers to the books, so that this does something at the interpreter's end only, while all still works.
+        # Every piece refers to the books, so that this does something at the interpreter's end only, while all still
+        # works.
         weakref.finalize(self, _give_back_all, self.live, self.waiting)
 
     def __len__(self) -> int:

@@ -6,9 +6,9 @@ import weakref
 from ctypes import c_void_p
 from typing import Any, Optional
 
-from .._buffer import Buffer
 from .._errors import InvalidArgumentError
-from .._ipc import IPCBufferDescriptor, export_pointer
+from .._memory._buffer import Buffer
+from .._memory._ipc import IPCBufferDescriptor, export_pointer
 from ._connect import cuda, driver, serialize
 
 
@@ -30,9 +30,9 @@ class _Bytes:
 class ForebayIpcHandle(driver.IpcHandle):  # type: ignore[misc]
     """A handle of Numba's that carries Forebay's descriptor, since the pool's memory has no legacy handle.
 
-    Pickle it, or the ``IpcArrayHandle`` of an array around it, and open it in another process of the same user on this machine:
-    there `forebay` must be installed, and Numba may have any memory manager. The exporter keeps the memory, and answers, until
-    the other process has opened it. On another device than the memory's, opening makes a copy.
+    Pickle it, or the ``IpcArrayHandle`` of an array around it, and open it in another process of the same user on this
+    machine: there `forebay` must be installed, and Numba may have any memory manager. The exporter keeps the memory,
+    and answers, until the other process has opened it. On another device than the memory's, opening makes a copy.
     """
 
     @classmethod

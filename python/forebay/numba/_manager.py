@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from ctypes import c_void_p
 from typing import Any
 
-from .. import _library, pressure
-from .._errors import Status, check, failure
-from .._frameworks import NUMBA, pinned_pool
-from .._hot import free_after_all, malloc, malloc_ready
+from .. import _core, pressure
+from .._errors import ForebayError, Status, failure
+from .._frameworks import pinned_pool
+from .._memory._host_memory_resource import HostMemoryResource
 from .._pool import Pool, shared_pool
-from .._resources._host import HostMemoryResource
 from ._books import Books, Piece
 from ._connect import cuda, driver
 from ._ipc import ForebayIpcHandle
@@ -40,10 +39,14 @@ class _DeviceMemory(driver.MemoryPointer):  # type: ignore[misc]
 
 
 class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
-    """Numba's memory from the shared pool (document 002): one object for each context, made by Numba.
+    """Numba's memory from the shared pool: one object for each context, made by Numba.
 
-    Device memory is allocated in the order of the legacy default stream. Numba says no stream when it frees, so memory goes
-    back behind everything that the device has then; nobody waits. Managed memory is Numba's own affair, as without this class.
+    Device memory is allocated in the order of the legacy default stream. Numba says no stream when it frees, so memory
+    goes back behind everything that the device has then; nobody waits. Managed memory is Numba's own affair, as without
+    this class.
+
+    It implements version 1 of Numba's `External Memory Management Plugin interface
+    <https://nvidia.github.io/numba-cuda/user/external-memory.html>`_.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,7 +81,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         """
         if not self._pool:
             self.initialize()
-        address = malloc(self._pool, NUMBA, size, self._device, None)
+        address = _core.malloc(self._pool, _core.FRAMEWORK_NUMBA, size, self._device, None)
         return _DeviceMemory(weakref.proxy(self.context), address, size, self._books.add(_free, self._pool, address))
 
     def memhostalloc(self, size: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> Any:
@@ -93,8 +96,8 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         portable : bool
             Whether it is pinned for every device. Memory of the pinned pool always is.
         wc : bool
-            Whether it is write-combined. Such memory is the driver's own, which is slow to get and waits for the whole device
-            when it is freed; all other comes from Forebay's pinned pool.
+            Whether it is write-combined. Such memory is the driver's own, which is slow to get and waits for the whole
+            device when it is freed; all other comes from Forebay's pinned pool.
 
         Returns
         -------
@@ -106,7 +109,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
             address, piece = buffer.handle, self._books.add(buffer.close)
         else:
             pool = pinned_pool()._handle
-            address = malloc_ready(pool, size, self._device)
+            address = _core.malloc_ready(pool, size, self._device)
             piece = self._books.add(_free, pool, address)
         context = weakref.proxy(self.context)
         if not mapped:
@@ -139,7 +142,7 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         """
         self.initialize()
         address = int(getattr(pointer, "value", pointer))
-        check(_library.forebay_pool_host_register(self._pool, self._device, address, size, 0, int(mapped)))
+        _core.pool_host_register(self._pool, self._device, address, size, False, bool(mapped))
         # At once, also where cleaning up is put off: until then the same memory cannot be pinned again.
         piece = self._books.add(_unpin, self._pool, self._device, address, at_once=True)
         context = weakref.proxy(self.context)
@@ -154,8 +157,8 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
         Returns
         -------
         ForebayIpcHandle
-            For memory of the pool, which the driver's legacy handles do not take. The other process needs this package, and
-            any memory manager. For memory that somebody else gave Numba: Numba's own handle.
+            For memory of the pool, which the driver's legacy handles do not take. The other process needs this package,
+            and any memory manager. For memory that somebody else gave Numba: Numba's own handle.
         """
         self.initialize()
         handle = ForebayIpcHandle.of(memory, self.context.device.get_device_identity())
@@ -193,13 +196,14 @@ class ForebayMemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc
 
 
 def _free(pool: int, address: int) -> None:
-    _late(free_after_all(pool, address))
+    status = _core.free_after_all(pool, address)
+    if status and status not in _GONE:
+        raise failure(status)
 
 
 def _unpin(pool: int, device: int, address: int) -> None:
-    _late(_library.forebay_pool_host_unregister(pool, device, address))
-
-
-def _late(status: int) -> None:
-    if status and status not in _GONE:
-        raise failure(status)
+    try:
+        _core.pool_host_unregister(pool, device, address)
+    except ForebayError as error:
+        if error.status not in _GONE:
+            raise

@@ -6,8 +6,11 @@ only: ``with forebay.torch.MemPool():``. ``python -m forebay.torch build`` compi
 
 from __future__ import annotations
 
+from .._set_module import set_module
 from ._build import BuildError, build
 from ._install import Installation, InstallError, install, installation
 from ._region import MemPool
 
 __all__ = ["BuildError", "InstallError", "Installation", "MemPool", "build", "install", "installation"]
+
+set_module(globals())

@@ -14,12 +14,9 @@ theirs in them. The adapter counts PyTorch's alone.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Optional
 
-from .. import _library
-from .. import _structs as s
-from .._errors import check
+from .. import _core
 from .._pool import Pool, PoolStats, shared_pool
 
 #: PyTorch's setters, and the functions of Forebay's that they take the addresses of. Unset, each is a silent no-op.
@@ -40,10 +37,10 @@ _zero: dict[int, PoolStats] = {}
 
 def pluggable(torch: Any) -> Any:
     """PyTorch's allocator object over Forebay, every hook set."""
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(_library.path, "forebay_torch_malloc", "forebay_torch_free")
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(_core.library_path(), "forebay_torch_malloc", "forebay_torch_free")
     hooks = allocator.allocator()
     for setter, name in HOOKS.items():
-        getattr(hooks, setter)(_library.address_of(name))
+        getattr(hooks, setter)(_core.address_of(name))
     return allocator
 
 
@@ -131,16 +128,9 @@ def memory_fraction(device: int) -> float:
 STATES = {0: "inactive", 1: "active_allocated", 2: "active_pending_free"}
 
 
-def blocks(device: int) -> list[s.Block]:
+def blocks(device: int) -> list[_core.Block]:
     """Every block of the shared pool on a device, in address order."""
-    found: list[s.Block] = []
-
-    def keep(_context: Any, block: Any) -> None:
-        found.append(s.Block.from_buffer_copy(block.contents))
-
-    visit = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(s.Block))(keep)
-    check(_library.forebay_pool_snapshot(shared_pool(), device, ctypes.cast(visit, ctypes.c_void_p), None))
-    return found
+    return _core.pool_snapshot(shared_pool(), device)
 
 
 def snapshot(which: Optional[tuple[int, int, bool]] = None) -> dict[str, Any]:
@@ -173,7 +163,7 @@ def snapshot(which: Optional[tuple[int, int, bool]] = None) -> dict[str, Any]:
     return {"segments": segments, "device_traces": [], "allocator_settings": {}, "external_annotations": []}
 
 
-def _segment(device: int, block: s.Block, pool: tuple[int, int]) -> dict[str, Any]:
+def _segment(device: int, block: _core.Block, pool: tuple[int, int]) -> dict[str, Any]:
     return {
         "device": device,
         "address": block.address,

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Optional
 
-from .. import _library
+from .. import _core
 from . import _compiler
 from ._compiler import KNOWN, BuildError
 
@@ -31,7 +31,7 @@ def prebuilt(version: str) -> Optional[str]:
     minor = minor_version(version)
     if minor not in KNOWN or re.fullmatch(r"\d+\.\d+\.\d+(\+.*)?", version) is None:
         return None
-    library = Path(_library.path).parent
+    library = Path(_core.library_path()).parent
     name = Path("adapters", "torch-{}.{}".format(*minor), _compiler.file_name())
     # The second is where the library is, the third where `make adapters` puts them for the library of a checkout.
     for folder in (Path(__file__).parent, library, library.parent):

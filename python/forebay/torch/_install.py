@@ -9,8 +9,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from .. import _library
-from .._errors import Status
+from .. import _core
+from .._errors import ForebayError, Status
 from .._frameworks import keep_nccl_from_graphs
 from .._pool import shared_pool_if_made
 from . import _base, _build
@@ -142,8 +142,10 @@ def _refuse_fork(torch: Any) -> None:
     forked = forked or (_installation is not None and _installation.process != os.getpid())
     pool = shared_pool_if_made()
     if pool is not None:
-        status = _library.forebay_pool_device_count(pool, ctypes.byref(ctypes.c_int32()))
-        forked = forked or status == Status.FORKED
+        try:
+            _core.pool_device_count(pool)
+        except ForebayError as error:
+            forked = forked or error.status == Status.FORKED
     if forked:
         raise InstallError(
             "this process is a child of fork(), whose parent has used CUDA or installed Forebay: use the start method 'spawn' "
@@ -203,5 +205,5 @@ def _entry(path: str) -> Any:
 
 def _call(entry: Any, version: str) -> None:
     text = ctypes.create_string_buffer(4096)
-    if entry(os.fsencode(_library.path), version.encode(), text, len(text)):
+    if entry(os.fsencode(_core.library_path()), version.encode(), text, len(text)):
         raise InstallError(text.value.decode(errors="replace"))

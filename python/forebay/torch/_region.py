@@ -6,8 +6,7 @@ import contextlib
 import threading
 from typing import Any, Optional
 
-from .. import _library
-from .._errors import check
+from .. import _core
 from . import _base
 from ._install import _torch, installation
 
@@ -83,7 +82,7 @@ class MemPool:
                 self._pool = torch.cuda.MemPool()
             else:
                 self._id = torch.cuda.graph_pool_handle()
-                check(_library.forebay_torch_hold_pool(self._index, *self._id))
+                _core.torch_hold_pool(self._index, *self._id)
         if self._pool is not None:
             self._id = self._pool.id
 
@@ -97,6 +96,6 @@ class MemPool:
             torch._C._cuda_endAllocateToPool(self._index, self._id)
             torch._C._cuda_releasePool(self._index, self._id)
 
-    def __del__(self, _release: _library.Function = _library.forebay_torch_release_pool) -> None:
+    def __del__(self, _release: Any = _core.torch_release_pool) -> None:
         if self._id is not None and self._pool is None:
             _release(self._index, *self._id)

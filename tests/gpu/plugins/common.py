@@ -43,7 +43,7 @@ def stats(device=0):
 
 def verify(device=0):
     """Every equation of the shared pool."""
-    forebay._errors.check(forebay._library.forebay_pool_check(forebay._pool.shared_pool(), device))
+    forebay._core.pool_check(forebay._pool.shared_pool(), device)
 
 
 def nanoseconds(call, count=20_000, repeats=5):
@@ -57,21 +57,17 @@ def nanoseconds(call, count=20_000, repeats=5):
     return best
 
 
-def in_both_modes(bench):
-    """Prints the latencies that this program has with the word `latency`, through ctypes and through the extension."""
-    for fast, mode in (("0", "ctypes"), ("1", "extension")):
-        environment = {**os.environ, "FOREBAY_PYTHON_FAST": fast}
-        try:
-            done = subprocess.run(
-                [sys.executable, sys.argv[0], "latency"], capture_output=True, text=True, timeout=100, env=environment
-            )
-            figures = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
-            log = done.stdout + done.stderr
-        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-            figures, log = None, repr(error)
-        if figures is None:  # a figure less, and no reason to end the program
-            print(log)
-        print(json.dumps({"bench": bench, "mode": mode, **(figures or {"failed": True})}))
+def print_latencies(bench):
+    """Prints the latencies that this program has with the word `latency`, in a process of its own."""
+    try:
+        done = subprocess.run([sys.executable, sys.argv[0], "latency"], capture_output=True, text=True, timeout=100)
+        figures = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+        log = done.stdout + done.stderr
+    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        figures, log = None, repr(error)
+    if figures is None:  # a figure less, and no reason to end the program
+        print(log)
+    print(json.dumps({"bench": bench, **(figures or {"failed": True})}))
 
 
 def latency(count=10_000, **calls):

@@ -3,7 +3,7 @@
 import gc
 import threading
 
-from common import GIB, MIB, forebay, in_both_modes, latency, must, numpy, ok, refused, stats, verify
+from common import GIB, MIB, forebay, latency, must, numpy, ok, print_latencies, refused, stats, verify
 
 from cuda.core import LEGACY_DEFAULT_STREAM, Buffer, Device, LegacyPinnedMemoryResource, StreamOptions
 
@@ -100,7 +100,7 @@ must(not errors, f"four threads on four streams {errors}")
 device.sync()
 must(stats().live_by_framework["cuda_core"] == 0, "nothing is live")
 verify()
-in_both_modes("cuda.core allocate(512) and close")
+print_latencies("cuda.core allocate(512) and close")
 device.memory_resource = before
 late = mr.allocate(512, stream=stream)  # freed by the ending interpreter
 ok()

@@ -2,7 +2,7 @@
 
 import gc
 
-from common import MIB, forebay, in_both_modes, latency, must, numpy, ok, refused
+from common import MIB, forebay, latency, must, numpy, ok, print_latencies, refused
 
 import cupy
 import cupyx
@@ -53,7 +53,7 @@ refused(ValueError, lambda: forebay.cupy.PinnedMemoryPool(forebay.Pool()), "pinn
 refused(TypeError, lambda: forebay.cupy.PinnedMemoryPool(5), "Pool")
 must(pool.malloc(0).ptr == 0, "nothing is nothing")
 
-in_both_modes("cupy pinned 4096 and its free")
+print_latencies("cupy pinned 4096 and its free")
 
 del other, arrays, host, back, device
 gc.collect()

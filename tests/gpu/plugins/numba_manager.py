@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from common import GIB, MIB, forebay, in_both_modes, latency, must, nanoseconds, numpy, ok, refused, stats, verify
+from common import GIB, MIB, forebay, latency, must, nanoseconds, numpy, ok, print_latencies, refused, stats, verify
 
 from numba import cuda
 
@@ -113,7 +113,7 @@ verify()
 
 own = subprocess.run([sys.executable, __file__, "own"], stdout=subprocess.PIPE, text=True, check=True).stdout
 print(f'{{"bench": "numba device_array(512) and its free", "own_ns": {float(own):.0f}}}')
-in_both_modes("numba device_array(512) and its free")
+print_latencies("numba device_array(512) and its free")
 
 probe = (
     "import numpy; numpy.row_stack = numpy.vstack\n"

@@ -4,7 +4,7 @@ import gc
 import sys
 import threading
 
-from common import GIB, MIB, forebay, in_both_modes, latency, must, numpy, ok, refused, stats, verify
+from common import GIB, MIB, forebay, latency, must, numpy, ok, print_latencies, refused, stats, verify
 
 try:
     import rmm
@@ -102,7 +102,7 @@ for thread in threads:
     thread.join()
 must(not wrong and given() == 0, "eight threads' buffers were their own, and came back")
 verify()
-in_both_modes("rmm_install")
+print_latencies("rmm_install")
 live_at_exit = [rmm.DeviceBuffer(size=MIB, stream=stream), rmm.DeviceBuffer(size=512)]
 live_at_exit.append(live_at_exit)
 ok()

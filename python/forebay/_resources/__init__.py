@@ -1,1 +1,0 @@
-"""Memory resources, one class a file."""
