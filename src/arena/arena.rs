@@ -9,21 +9,21 @@ use super::page_index::PageIndex;
 use super::slab::{Block, BlockId, IDLE, Kind, NONE, Owner, Slab};
 use crate::block::{Table, TableShape};
 
-/// Shape and policy of an arena. Lengths in granules and pages.
+/// The shape of an arena. Lengths in granules and pages.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaOptions {
     /// Granules per page.
     pub page_granules: u64,
     /// Pages of address space.
     pub pages: u64,
-    /// The first so many pages are the zone of small requests.
+    /// Pages of the zone of small requests, which comes first.
     pub small_pages: u64,
     /// Requests up to this many granules are small.
     pub small_granules: u64,
 }
 
 impl ArenaOptions {
-    /// Of the table for such an arena.
+    /// The shape of the table for such an arena.
     #[must_use]
     pub fn table_shape(&self) -> TableShape {
         let granules = |pages| pages * self.page_granules;
@@ -44,7 +44,7 @@ pub struct Retired {
     pub page: u64,
     /// Pages.
     pub pages: u64,
-    /// Every use is over already: no fence is needed before unmapping.
+    /// Whether every use is over already, so that no fence is needed before unmapping.
     pub idle: bool,
 }
 
@@ -52,11 +52,11 @@ pub struct Retired {
 #[derive(Debug, Default)]
 pub(crate) struct OwnerState {
     pub alive: bool,
-    /// A private pool's: its memory is never stolen, lent or given back.
+    /// Whether the owner is a private pool's: its memory is never moved, transferred or given back.
     pub private: bool,
     pub sets: [FreeSet; 2],
     pub free: u64,
-    /// What was freed before this epoch joins nothing that was freed later (`merge_barrier.rs`); 0: all may.
+    /// Blocks freed before this epoch do not merge with blocks freed later (`merge_barrier.rs`); 0: no barrier.
     pub merge_barrier: u64,
 }
 
@@ -69,21 +69,21 @@ pub struct Arena {
     pub(crate) chunks: Chunks,
     pub(crate) owners: Vec<OwnerState>,
     vacant_owners: Vec<Owner>,
-    /// Of each zone, in address order.
+    /// Holes of each zone, in address order.
     pub(crate) holes: [BTreeMap<u64, BlockId>; 2],
     /// Free blocks of at least a page.
     pub(crate) big: PageIndex,
     pub(crate) live: u64,
     /// Live blocks of at least a page.
     pub(crate) long_live: u64,
-    /// A page has two to the power of this granules.
+    /// Granules per page, as a power of two.
     pub(crate) page_bits: u32,
-    /// Where the zone of large requests begins.
+    /// The granule where the zone of large requests begins.
     boundary: u64,
 }
 
 impl Arena {
-    /// An arena with nothing mapped. `table` is one for these options.
+    /// An arena with nothing mapped. pre: `table` has the shape of these options.
     #[must_use]
     pub fn new(options: ArenaOptions, table: Arc<Table>) -> Self {
         debug_assert!(options.page_granules.is_power_of_two());
@@ -114,7 +114,7 @@ impl Arena {
         arena
     }
 
-    /// An arena that has no addresses: every request fails, every pointer is foreign.
+    /// An arena without addresses: every request fails, and no address belongs to it.
     #[must_use]
     pub fn closed() -> Self {
         let options = ArenaOptions { page_granules: 1, pages: 0, small_pages: 0, small_granules: 0 };
@@ -144,7 +144,7 @@ impl Arena {
 
     // ---- owners --------------------------------------------------------------------------------------
 
-    /// A new owner; `private` memory is used by its owner alone until [`Arena::promote`] ends that.
+    /// Adds an owner. Only the owner uses its `private` memory, until [`Arena::promote`] ends that.
     pub fn owner_add(&mut self, private: bool) -> Owner {
         let state = OwnerState { alive: true, private, ..OwnerState::default() };
         if let Some(id) = self.vacant_owners.pop() {
@@ -155,7 +155,7 @@ impl Arena {
         (self.owners.len() - 1) as Owner
     }
 
-    /// Forgets an owner. pre: it has no free memory.
+    /// Removes an owner. pre: it has no free memory.
     pub fn owner_remove(&mut self, owner: Owner) {
         debug_assert_eq!(self.owners[owner as usize].free, 0);
         self.owners[owner as usize].alive = false;
@@ -168,9 +168,9 @@ impl Arena {
         self.owners[owner as usize].free
     }
 
-    // ---- giving out and taking back ------------------------------------------------------------------
+    // ---- malloc and free -----------------------------------------------------------------------------
 
-    /// Gives out `granules` from the free memory of `owner` or of nobody: the offset, in granules.
+    /// Allocates `granules` from the free memory of `owner` or from unowned memory. Returns the offset in granules.
     pub fn take(&mut self, owner: Owner, granules: u64) -> Option<u64> {
         let id = match self.best_fit(owner, granules) {
             Some(id) => id,
@@ -179,30 +179,30 @@ impl Arena {
         Some(self.give_out(id, granules))
     }
 
-    /// The same wherever any is: in the zone of the others too, and however long it takes to find. For when the request fails otherwise.
+    /// The same in both zones, however long the search takes: for a request that would otherwise fail.
     pub fn take_anywhere(&mut self, owner: Owner, granules: u64) -> Option<u64> {
         let zone = self.zone_for(granules);
-        let other = self.least_in(1 - zone, granules);
+        let other = self.min_in_zone(1 - zone, granules);
         let (id, granules) = [(zone, granules), (1 - zone, other)]
             .into_iter()
             .find_map(|(zone, granules)| Some((self.tightest(owner, zone, granules)?, granules)))?;
         Some(self.give_out(id, granules))
     }
 
-    /// How many granules are given out for a request of so many in a zone: the table has no cells for small blocks among large ones, so there
+    /// The granules that a request needs in a zone. The table has no cells for small blocks among large ones, so there
     /// they are longer than their headers say.
-    pub(crate) fn least_in(&self, zone: usize, granules: u64) -> u64 {
+    pub(crate) fn min_in_zone(&self, zone: usize, granules: u64) -> u64 {
         if zone == 1 { granules.max(self.options.small_granules + 1) } else { granules }
     }
 
-    /// The shortest free block of a zone that has `granules`, of the owner's and nobody's.
+    /// The shortest free block of a zone that has `granules`, among the owner's and unowned ones.
     fn tightest(&self, owner: Owner, zone: usize, granules: u64) -> Option<BlockId> {
         let free =
             [owner, IDLE].into_iter().flat_map(|of| self.owners[of as usize].sets[zone].at_least(&self.slab, granules));
         free.filter(|&id| self.slab[id].len >= granules).min_by_key(|&id| self.slab[id].len)
     }
 
-    /// The first `granules` of a free block that has them.
+    /// Makes the first `granules` of a free block live. pre: it has that many.
     fn give_out(&mut self, id: BlockId, granules: u64) -> u64 {
         let block = &self.slab[id];
         let start = block.start;
@@ -216,7 +216,7 @@ impl Arena {
         start
     }
 
-    /// Takes a live block back into `owner`'s order. pre: a live block starts at `start`.
+    /// Frees the live block that starts at `start`, in the order of `owner`. pre: there is one.
     pub fn give(&mut self, start: u64, owner: Owner, epoch: u64) {
         let id = self.known_live(start, self.table.clear(start));
         debug_assert_eq!((self.slab[id].start, self.slab[id].kind), (start, Kind::Live));
@@ -235,7 +235,7 @@ impl Arena {
         self.long_live += u64::from(block.len >= self.options.page_granules);
     }
 
-    /// The live block that starts there. pre: there is one.
+    /// The live block that starts at `start`. pre: there is one.
     pub(crate) fn live_at(&self, start: u64) -> BlockId {
         self.known_live(start, self.table.block(start))
     }
@@ -248,11 +248,12 @@ impl Arena {
         if starts_here(id) {
             return id;
         }
-        // Its header was not written: it comes back before it was handed out.
+        // The block is freed before its header was written.
         self.table.blocks(start).into_iter().find(|&id| starts_here(id)).unwrap_or(id)
     }
 
-    /// Of the owner's memory and nobody's; of unowned memory a small request gets only what its owner was refilled with.
+    /// The best fit among the owner's and unowned blocks. A small request uses only the owner's, which are refilled
+    /// from unowned memory.
     pub(crate) fn best_fit(&self, owner: Owner, granules: u64) -> Option<BlockId> {
         let zone = self.zone_for(granules);
         let own = self.owners[owner as usize].sets[zone].best_fit(&self.slab, granules);
@@ -269,14 +270,14 @@ impl Arena {
 
     // ---- moving and unmapping ------------------------------------------------------------------------
 
-    /// The old place of a moved chunk has been unmapped.
+    /// The old place of a moved chunk was unmapped.
     pub fn unmapped(&mut self, retired: Retired) {
         self.chunks.set(retired.page, retired.pages, super::chunk::UNMAPPED);
         self.slab[retired.block].kind = Kind::Hole;
         self.attach_merged(retired.block);
     }
 
-    // ---- figures -------------------------------------------------------------------------------------
+    // ---- statistics ----------------------------------------------------------------------------------
 
     /// Pages of all chunks.
     #[must_use]
@@ -284,19 +285,19 @@ impl Arena {
         self.chunks.mapped
     }
 
-    /// Granules given out, stream caches included.
+    /// Live granules, those in stream caches included.
     #[must_use]
     pub fn live_granules(&self) -> u64 {
         self.live
     }
 
-    /// Blocks of at least a page that are given out, those in caches included.
+    /// Live blocks of at least a page, those in stream caches included.
     #[must_use]
     pub fn long_blocks(&self) -> u64 {
         self.long_live
     }
 
-    /// Granules held by private pools' free blocks.
+    /// Free granules of private pools.
     #[must_use]
     pub fn private_free(&self) -> u64 {
         self.owners.iter().filter(|owner| owner.alive && owner.private).map(|owner| owner.free).sum()
@@ -309,14 +310,14 @@ impl Arena {
         sets.map(|set| set.longest(&self.slab)).max().unwrap_or(0)
     }
 
-    /// How many free blocks there are.
+    /// The number of free blocks.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         let sets = self.owners.iter().filter(|owner| owner.alive).flat_map(|owner| &owner.sets);
         sets.map(|set| set.len() as u64).sum()
     }
 
-    /// The live block that contains `granule`: its start and length. Slow: looks back over the block's length.
+    /// The live block that contains `granule`: its start and length. Slow: searches backwards over the block's length.
     #[must_use]
     pub fn containing(&self, granule: u64) -> Option<(u64, u64)> {
         let page_granules = self.options.page_granules;
@@ -325,7 +326,7 @@ impl Arena {
             if self.chunks.at(at / page_granules) >= RETIRING {
                 return None;
             }
-            // A stale index may name any block; it counts only if that is live and here.
+            // A stale index may name any block; it counts only if that block is live and contains `at`.
             let here = |block: &&Block| block.kind == Kind::Live && block.start <= at && at < block.end();
             if let Some(block) = self.table.blocks(at).into_iter().filter_map(|id| self.slab.get(id)).find(here) {
                 return (granule < block.end()).then_some((block.start, block.len));
@@ -344,7 +345,7 @@ impl Arena {
         usize::from(start >= self.boundary)
     }
 
-    /// Puts a block into the index that its kind and owner say.
+    /// Adds a block to the index of its kind and owner.
     pub(crate) fn attach(&mut self, id: BlockId) {
         let Block { start, kind, .. } = self.slab[id];
         match kind {
@@ -367,7 +368,7 @@ impl Arena {
         }
     }
 
-    /// Cuts a detached block at `at`; the right part is its `next`, detached too.
+    /// Cuts a detached block at `at`. The right part becomes its `next`, detached as well.
     pub(crate) fn cut(&mut self, id: BlockId, at: u64) {
         let block = self.slab[id];
         debug_assert!(block.start < at && at < block.end());
@@ -380,7 +381,7 @@ impl Arena {
         self.slab[id].len = at - block.start;
     }
 
-    /// Takes `start..end` out of a block: the returned block is detached, what is left on either side is attached.
+    /// Cuts `start..end` out of a block and returns it detached. The rest on either side is attached.
     pub(crate) fn carve(&mut self, id: BlockId, start: u64, end: u64) -> BlockId {
         self.detach(id);
         let mut middle = id;
@@ -397,7 +398,7 @@ impl Arena {
         middle
     }
 
-    /// Joins a detached block with its neighbours where they can be one, and attaches it.
+    /// Merges a detached block with its neighbours where possible, and attaches it.
     pub(crate) fn attach_merged(&mut self, id: BlockId) {
         let Block { prev, next, kind, .. } = self.slab[id];
         let sides = (self.can_join(prev, id), self.can_join(id, next));
@@ -407,17 +408,17 @@ impl Arena {
         let mut id = id;
         if sides.0 {
             self.detach(prev);
-            self.swallow_next(prev);
+            self.merge_next(prev);
             id = prev;
         }
         if sides.1 {
             self.detach(next);
-            self.swallow_next(id);
+            self.merge_next(id);
         }
         self.attach(id);
     }
 
-    /// Whether two neighbours could be one block. [`NONE`] joins nobody who is free or a hole.
+    /// Whether two neighbours can be merged. [`NONE`] merges with no free block or hole.
     #[inline]
     pub(crate) fn can_join(&self, left: BlockId, right: BlockId) -> bool {
         let (left, right) = (&self.slab[left], &self.slab[right]);
@@ -435,8 +436,8 @@ impl Arena {
             && self.zone_at(left.start) == self.zone_at(right.start)
     }
 
-    /// Joins a detached block with its detached right neighbour. The left index stays.
-    pub(crate) fn swallow_next(&mut self, id: BlockId) {
+    /// Merges a detached block with its detached right neighbour, and keeps the left index.
+    pub(crate) fn merge_next(&mut self, id: BlockId) {
         let right_id = self.slab[id].next;
         let right = self.slab[right_id];
         let left = &mut self.slab[id];

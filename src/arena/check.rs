@@ -1,4 +1,4 @@
-//! Every equation of the pool, verified by walking everything. For tests.
+//! Verifies every equation of the arena by walking all blocks. For tests.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::block::State;
 /// Sums over all blocks, in granules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Given out, stream caches included.
+    /// Live, stream caches included.
     pub live: u64,
-    /// Of these, beyond what the blocks' headers say: behind small blocks among large ones.
+    /// The part of `live` that the blocks' headers leave out: small blocks among large ones are longer.
     pub padding: u64,
     /// Mapped and unused.
     pub free: u64,
-    /// Still mapped where a chunk was.
+    /// Still mapped at a chunk's old place.
     pub retiring: u64,
     /// Not mapped.
     pub hole: u64,
@@ -31,10 +31,10 @@ macro_rules! ensure {
 }
 
 impl Arena {
-    /// Verifies every equation; the error names the first that fails.
+    /// Verifies every equation.
     ///
     /// # Errors
-    /// A sentence about the violated equation.
+    /// A sentence about the first equation that fails.
     pub fn check(&self) -> Result<Totals, String> {
         let mut totals = Totals::default();
         let (mut blocks, mut indexed) = (0, 0);
@@ -47,7 +47,7 @@ impl Arena {
             ensure!(block.prev == prev, "block at {at} does not link back");
             ensure!(
                 prev == NONE || !self.can_join(prev, id),
-                "blocks at {} and {at} could be one",
+                "blocks at {} and {at} could be merged",
                 self.slab[prev].start
             );
             match block.kind {
@@ -83,20 +83,20 @@ impl Arena {
         Ok(totals)
     }
 
-    /// By how much a live block is longer than its header says.
+    /// The granules by which a live block is longer than its header says.
     fn padding(&self, block: &Block) -> Result<u64, String> {
         let header = self.table.read(block.start);
         let (zone, granules) = (self.zone_at(block.start), header.granules());
         if header.state() == State::Absent || granules == block.len {
             return Ok(0);
         }
-        let least = self.least_in(zone, granules);
+        let least = self.min_in_zone(zone, granules);
         ensure!(least == block.len, "the block at {} has {} granules, its header {granules}", block.start, block.len);
         Ok(least - granules)
     }
 
     pub(crate) fn first_block(&self) -> BlockId {
-        // Zones are made first, so a walk back from any block ends at the arena's start.
+        // Zones are never merged away, so a walk back from any block ends at the arena's start.
         let mut holes = self.holes.iter().flat_map(BTreeMap::values).copied();
         let mut id = holes.next().unwrap_or_else(|| self.slab.any());
         while self.slab[id].prev != NONE {
@@ -123,7 +123,7 @@ impl Arena {
             }
             Kind::Hole => {
                 ensure!(aligned, "the hole at {} is not whole pages", block.start);
-                // The last hole is nearly the whole arena; beyond the page table's end nothing was ever mapped.
+                // The last hole is nearly the whole arena. Beyond the page table's end nothing was ever mapped.
                 for page in from..to.min(from + 4096) {
                     ensure!(self.chunks.at(page) == UNMAPPED, "page {page} of a hole is mapped");
                 }
@@ -150,7 +150,7 @@ impl Arena {
                 ensure!(owner.alive, "the free block at {} has a dead owner", block.start);
                 let big = self.big.get(block.start / self.options.page_granules) == Some(id);
                 ensure!(
-                    !self.big.is_kept() || big == (block.len >= self.options.page_granules),
+                    !self.big.is_current() || big == (block.len >= self.options.page_granules),
                     "big index wrong at {}",
                     block.start
                 );
@@ -180,7 +180,7 @@ impl Arena {
         for (id, chunk) in self.chunks.alive() {
             mapped += chunk.pages;
             for page in chunk.page..chunk.end() {
-                ensure!(self.chunks.at(page) == id, "page {page} does not say that chunk {id} is there");
+                ensure!(self.chunks.at(page) == id, "page {page} is not mapped to chunk {id}");
             }
         }
         ensure!(mapped == self.chunks.mapped, "chunks have {mapped} pages, counted {}", self.chunks.mapped);
@@ -188,7 +188,7 @@ impl Arena {
     }
 
     fn check_owners(&self, totals: &Totals) -> Result<(), String> {
-        ensure!(self.owners[IDLE as usize].alive, "nobody's memory has no list");
+        ensure!(self.owners[IDLE as usize].alive, "unowned memory has no owner");
         let mut free = 0;
         for (index, owner) in self.owners.iter().enumerate().filter(|(_, owner)| owner.alive) {
             let all = owner.sets.iter().flat_map(|set| set.all(&self.slab));

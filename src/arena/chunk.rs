@@ -3,9 +3,9 @@
 /// Index of a chunk.
 pub type ChunkId = u32;
 
-/// Page entry: nothing is mapped.
+/// Page entry: not mapped.
 pub(crate) const UNMAPPED: ChunkId = ChunkId::MAX;
-/// Page entry: a chunk was mapped here and moved; the old mapping is still there.
+/// Page entry: a chunk was mapped here and moved; the old mapping still exists.
 pub(crate) const RETIRING: ChunkId = ChunkId::MAX - 1;
 
 /// One physical handle.
@@ -25,12 +25,12 @@ impl Chunk {
     }
 }
 
-/// All chunks, and the page table that says which chunk is mapped where.
+/// All chunks, and the page table: which chunk is mapped where.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     chunks: Vec<Chunk>,
     vacant: Vec<ChunkId>,
-    /// Page to chunk, for one zone each, as far as the zone was ever used.
+    /// Chunk by page, per zone, as far as the zone was ever used.
     tables: [Vec<ChunkId>; 2],
     /// First page of the second zone.
     boundary: u64,
@@ -47,7 +47,7 @@ impl Chunks {
         if page < self.boundary { (0, page as usize) } else { (1, (page - self.boundary) as usize) }
     }
 
-    /// What the page table says of `page`.
+    /// The page table's entry of `page`.
     pub fn at(&self, page: u64) -> ChunkId {
         let (zone, index) = self.slot(page);
         self.tables[zone].get(index).copied().unwrap_or(UNMAPPED)
@@ -84,7 +84,7 @@ impl Chunks {
         self.set(page, chunk.pages, id);
     }
 
-    /// Forgets a chunk that was unmapped.
+    /// Removes a chunk that was unmapped.
     pub fn remove(&mut self, id: ChunkId) {
         let chunk = self.chunks[id as usize];
         self.set(chunk.page, chunk.pages, UNMAPPED);

@@ -1,4 +1,4 @@
-//! Carrying a plan out in the books, once the driver has done its part; and giving chunks back.
+//! Committing a plan, once the driver calls have succeeded; and removing chunks.
 
 use super::arena::{Arena, Retired};
 use super::chunk::{Chunk, ChunkId, RETIRING};
@@ -7,7 +7,7 @@ use super::slab::{BlockId, IDLE, Kind, NONE, Owner};
 
 /// A chunk and where it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct MappedChunk {
     /// For [`Arena::forget`].
     pub chunk: ChunkId,
     /// First page.
@@ -19,9 +19,8 @@ pub struct Placed {
 }
 
 impl Arena {
-    /// The plan's chunks are mapped and accessible at their new places: gives the block out.
-    /// `created` holds a handle for each [`Source::Create`], in the plan's order.
-    /// Returns the old places of moved chunks.
+    /// Commits a plan whose chunks are mapped and accessible at their new places: the block becomes live. `created`
+    /// holds a handle for each [`Source::Create`], in the plan's order. Returns the old places of moved chunks.
     /// pre: nothing changed since the plan was made.
     pub fn commit(&mut self, plan: &Plan, owner: Owner, epoch: u64, created: &[u64]) -> Vec<Retired> {
         self.take_window(plan, owner, epoch);
@@ -33,7 +32,7 @@ impl Arena {
                     let handle = *handles.next().expect("one handle for each chunk to create");
                     self.chunks.add(fill.page, fill.pages, handle);
                 }
-                Source::Steal(chunk, _) => {
+                Source::Move(chunk, _) => {
                     retired.push(self.retire(chunk));
                     self.chunks.move_to(chunk, fill.page);
                 }
@@ -42,7 +41,7 @@ impl Arena {
         retired
     }
 
-    /// Turns the window into one live block, and what was mapped beside it into free memory of `owner`.
+    /// Turns the window into one live block, and the memory mapped beside it into free memory of `owner`.
     fn take_window(&mut self, plan: &Plan, owner: Owner, epoch: u64) {
         let end = plan.start + plan.granules;
         let mut ranges = plan.ranges.iter();
@@ -64,7 +63,7 @@ impl Arena {
                 taken = id;
                 id = self.slab[id].next;
             } else {
-                self.swallow_next(taken);
+                self.merge_next(taken);
                 id = self.slab[taken].next;
             }
         }
@@ -78,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// Memory that is new has no use to wait for: what small requests of `owner` will not need at once is anybody's.
+    /// New memory has no pending uses: what the next small requests of `owner` do not need becomes unowned.
     fn share_new(&mut self, plan: &Plan, taken: BlockId, owner: Owner) {
         let next = self.slab[taken].next;
         let small = self.zone_at(plan.start) == 0 && !self.owners[owner as usize].private;
@@ -92,7 +91,7 @@ impl Arena {
             .any(|&(page, pages)| page * page_granules <= rest.start && rest.end() <= (page + pages) * page_granules);
         let refill = (rest.start + Self::REFILL).next_multiple_of(Self::REFILL);
         if is_new && rest.kind == Kind::Free && rest.end() > refill {
-            self.hand_over(next, refill, rest.end(), IDLE, 0);
+            self.reassign(next, refill, rest.end(), IDLE, 0);
         }
     }
 
@@ -113,8 +112,8 @@ impl Arena {
         self.carve(id, page * page_granules, (page + pages) * page_granules)
     }
 
-    /// A plan failed, and what it mapped at these pages of a hole cannot be unmapped now: nothing is planned there until
-    /// [`Arena::unmapped`].
+    /// Excludes pages of a hole from plans until [`Arena::unmapped`]: a failed plan mapped them, and they could not be
+    /// unmapped.
     pub fn keep_mapped(&mut self, page: u64, pages: u64) -> Retired {
         let start = page * self.options.page_granules;
         let (_, &hole) = self.holes[self.zone_at(start)].range(..=start).next_back().expect("a plan maps into holes");
@@ -124,17 +123,16 @@ impl Arena {
         Retired { block, page, pages, idle: true }
     }
 
-    /// The free block that holds a wholly free chunk's first page.
+    /// The free block that contains the first page of a wholly free chunk.
     fn free_block_of(&mut self, page: u64) -> BlockId {
-        self.know_pages();
+        self.ensure_page_index();
         self.big.last_up_to(page).expect("a free chunk lies in a free block")
     }
 
-    /// Wholly free chunks whose every use is over, highest addresses first, of at least `pages` in all
-    /// where there are so many.
+    /// Wholly free, unowned chunks, highest addresses first, of at least `pages` in all if there are as many.
     #[must_use]
-    pub fn spare(&mut self, pages: u64) -> Vec<Placed> {
-        self.know_pages();
+    pub fn spare(&mut self, pages: u64) -> Vec<MappedChunk> {
+        self.ensure_page_index();
         let page_granules = self.options.page_granules;
         let mut found = Vec::new();
         let mut total = 0;
@@ -151,7 +149,7 @@ impl Arena {
                 let id = self.chunks.at(to - 1);
                 let chunk = self.chunks.get(id);
                 if chunk.page >= from && chunk.end() <= to {
-                    found.push(self.placed(id));
+                    found.push(self.mapped_chunk(id));
                     total += chunk.pages;
                 }
                 to = chunk.page.max(from);
@@ -160,8 +158,8 @@ impl Arena {
         found
     }
 
-    /// A spare chunk has been unmapped.
-    pub fn forget(&mut self, spare: Placed) {
+    /// Removes a spare chunk that was unmapped.
+    pub fn forget(&mut self, spare: MappedChunk) {
         let id = self.free_block_of(spare.page);
         let id = self.carve_pages(id, spare.page, spare.pages);
         self.chunks.remove(spare.chunk);
@@ -169,27 +167,27 @@ impl Arena {
         self.attach_merged(id);
     }
 
-    /// Every chunk. For taking the arena down.
+    /// Every chunk, for closing the arena.
     #[must_use]
-    pub fn all_chunks(&self) -> Vec<Placed> {
-        self.chunks.alive().map(|(chunk, _)| self.placed(chunk)).collect()
+    pub fn all_chunks(&self) -> Vec<MappedChunk> {
+        self.chunks.alive().map(|(chunk, _)| self.mapped_chunk(chunk)).collect()
     }
 
     /// The chunks that a live block lies in, in address order.
     #[must_use]
-    pub fn chunks_under(&self, start: u64, granules: u64) -> Vec<Placed> {
+    pub fn chunks_under(&self, start: u64, granules: u64) -> Vec<MappedChunk> {
         let (mut page, end) = self.pages_of(start, start + granules);
         let mut found = Vec::new();
         while page < end {
-            let chunk = self.placed(self.chunks.at(page));
+            let chunk = self.mapped_chunk(self.chunks.at(page));
             page = chunk.page + chunk.pages;
             found.push(chunk);
         }
         found
     }
 
-    fn placed(&self, chunk: ChunkId) -> Placed {
+    fn mapped_chunk(&self, chunk: ChunkId) -> MappedChunk {
         let Chunk { page, pages, handle, .. } = self.chunks.get(chunk);
-        Placed { chunk, page, pages, handle }
+        MappedChunk { chunk, page, pages, handle }
     }
 }

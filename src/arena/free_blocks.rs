@@ -1,6 +1,7 @@
-//! A free block's place in its owner's lists and in the index of pages, as it comes and goes, gives a part away or gets one.
+//! Free blocks in their owner's lists and in the page index: adding, removing, cutting and merging.
 //!
-//! Every request that no cache serves takes these steps. What stays true of a block that changes its length is left as it is.
+//! Every request that no cache serves runs this code, so a block that only changes its length stays in the lists where
+//! it can.
 
 use super::arena::Arena;
 use super::slab::{Block, BlockId};
@@ -39,7 +40,7 @@ impl Arena {
         owner.free = owner.free - old_len + len;
         owner.sets[zone].resize(&mut self.slab, id, len);
         self.slab[id].start = start;
-        if !self.big.is_kept() {
+        if !self.big.is_current() {
             return;
         }
         let (old, new) = (self.indexed_page(old_start, old_len), self.indexed_page(start, len));
@@ -49,9 +50,9 @@ impl Arena {
         }
     }
 
-    /// To be called by who reads the index of pages: makes it anew if it is not kept. It takes in as many changes from now on as
-    /// there are blocks, so what is made anew costs each change since then no more than a block.
-    pub(crate) fn know_pages(&mut self) {
+    /// Makes the page index current, for code that reads it. It then stays current for as many changes as there are
+    /// blocks, so that a rebuild costs each of these changes at most one block.
+    pub(crate) fn ensure_page_index(&mut self) {
         if self.big.read(self.slab.len()) {
             return;
         }
@@ -65,13 +66,13 @@ impl Arena {
         }
     }
 
-    /// The place in the index of pages of a free block that has one.
+    /// The page under which a free block is in the page index, if it is.
     #[inline]
     fn indexed_page(&self, start: u64, len: u64) -> Option<u64> {
         (len >= self.options.page_granules).then_some(start >> self.page_bits)
     }
 
-    /// Cuts the first `granules` off a free block that is in the lists, and longer: the new block, in none.
+    /// Cuts the first `granules` off a longer free block in the lists. Returns the new block, which is in no list.
     pub(crate) fn cut_front(&mut self, id: BlockId, granules: u64) -> BlockId {
         let block = self.slab[id];
         let cut = self.slab.add(Block { len: granules, next: id, ..block });
@@ -81,31 +82,31 @@ impl Arena {
         cut
     }
 
-    /// Puts a free block that is in no list into those of its owner, as one with the neighbours on the `sides`, left and right, that it joins.
+    /// Adds a free block to the lists, merged with its neighbours on the `sides` (left, right).
     pub(crate) fn merge_free(&mut self, id: BlockId, sides: (bool, bool)) {
         let Block { start, len, prev, next, epoch, .. } = self.slab[id];
         match sides {
             (false, false) => self.attach_free(id),
             (true, false) => {
-                self.leave_out(id);
+                self.unlink_block(id);
                 self.extend(prev, self.slab[prev].start, len, epoch);
             }
             (false, true) => {
-                self.leave_out(id);
+                self.unlink_block(id);
                 self.extend(next, start, len, epoch);
             }
             (true, true) => {
                 let right = self.slab[next];
                 self.detach_free(next);
-                self.leave_out(id);
-                self.leave_out(next);
+                self.unlink_block(id);
+                self.unlink_block(next);
                 self.extend(prev, self.slab[prev].start, len + right.len, epoch.max(right.epoch));
             }
         }
     }
 
-    /// Fetches what [`Arena::give`] of the live blocks that are `coming` will look at, into the cache, a step for each.
-    pub fn await_give(&self, coming: &[u64]) {
+    /// Prefetches what [`Arena::give`] of the live blocks `coming` will read, one step ahead of each.
+    pub fn prefetch_give(&self, coming: &[u64]) {
         let block = |place: usize| coming.get(place).and_then(|&start| self.slab.get(self.table.block(start)));
         if let Some(block) = block(3) {
             prefetch(block);
@@ -116,7 +117,7 @@ impl Arena {
         }
     }
 
-    /// A free block that is in the lists gets `more` granules, which were freed up to `epoch`.
+    /// Adds `more` granules, freed up to `epoch`, to a free block in the lists.
     fn extend(&mut self, id: BlockId, start: u64, more: u64, epoch: u64) {
         let block = &mut self.slab[id];
         block.epoch = block.epoch.max(epoch);
@@ -124,8 +125,8 @@ impl Arena {
         self.reshape(id, start, len);
     }
 
-    /// Takes a block that is in no list out of the order of addresses.
-    fn leave_out(&mut self, id: BlockId) {
+    /// Removes a block that is in no list from the address order.
+    fn unlink_block(&mut self, id: BlockId) {
         let Block { prev, next, .. } = self.slab[id];
         self.slab[prev].next = next;
         self.slab[next].prev = prev;

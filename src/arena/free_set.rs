@@ -1,32 +1,31 @@
 //! Best fit over one owner's free blocks in one zone.
 //!
-//! Up to [`EXACT`] granules there is one list per length; above, one for each 64th of a doubling. A bitmap of the lists
-//! that hold anything finds the first that can serve with a few word scans. The lists of long blocks are looked
-//! through for the shortest that fits, but not further than [`LOOK`] blocks: what is passed over differs by less than
-//! a 64th.
+//! Up to [`EXACT`] granules there is one list per length; above, one per 64th of a doubling. A bitmap of the lists that
+//! are not empty finds the first that can serve with a few word scans. A list of long blocks is searched for the
+//! shortest that fits, but only its first [`LOOK`] blocks: a block that is missed differs by less than a 64th.
 
 use super::slab::{Block, BlockId, NONE, Slab};
 
-/// Lengths with a list of their own: up to 1 MiB.
+/// Up to this length each length has its own list: 1 MiB.
 const EXACT: u64 = 2048;
-/// Lists per doubling above.
+/// Lists per doubling above that.
 const STEPS: u64 = 64;
-/// Lengths beyond this share the last list: 32 TiB.
+/// Longer blocks share the last list: 32 TiB.
 const LONGEST: u64 = (1 << 36) - 1;
 const LISTS: usize = list_of(LONGEST) + 1;
 const WORDS: usize = LISTS.div_ceil(64);
 const _: () = assert!(WORDS <= 64, "one word sums up all words");
 const _: () = assert!(LISTS <= u16::MAX as usize, "a block names its list");
-/// Blocks of a list of long ones that are looked at.
+/// Blocks of a list of long ones that are searched.
 const LOOK: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct FreeSet {
-    /// Head of each list. None before the first block: a stream may never have a free one in a zone.
+    /// Head of each list. Empty before the first block: a stream may never have a free block in a zone.
     heads: Box<[BlockId]>,
-    /// Bit `i`: list `i` holds something.
+    /// Bit `i` is set if list `i` is not empty.
     bits: [u64; WORDS],
-    /// Bit `w`: word `w` of `bits` is not zero.
+    /// Bit `w` is set if word `w` of `bits` is not zero.
     summary: u64,
     count: usize,
 }
@@ -59,7 +58,7 @@ impl FreeSet {
         self.unlink(slab, id);
     }
 
-    /// Gives a block of the set another length.
+    /// Changes the length of a block in the set.
     pub fn resize(&mut self, slab: &mut Slab, id: BlockId, len: u64) {
         let list = list_of(len);
         slab[id].len = len;
@@ -69,7 +68,7 @@ impl FreeSet {
         }
     }
 
-    // Whether a block has neighbours in its list is as good as random: neither way asks.
+    // Neither function branches on whether a block has neighbours in its list: that is as good as random.
 
     #[inline]
     fn link(&mut self, slab: &mut Slab, id: BlockId, list: usize) {
@@ -103,11 +102,11 @@ impl FreeSet {
         if list < EXACT as usize {
             return Some(self.heads[list]);
         }
-        // The blocks of the first list may all be shorter, those of the next are not.
+        // All blocks of the first list may be too short; those of the next are not.
         self.shortest(slab, list, len).or_else(|| self.shortest(slab, self.first_list_from(list + 1)?, len))
     }
 
-    /// The shortest of a list's first blocks that has `len` granules; among equals the lowest.
+    /// The shortest of a list's first blocks that has `len` granules; the lowest among equals.
     fn shortest(&self, slab: &Slab, list: usize, len: u64) -> Option<BlockId> {
         let (mut best, mut shortest) = (NONE, (u64::MAX, u64::MAX));
         let mut id = self.heads[list];
@@ -157,7 +156,7 @@ impl FreeSet {
         self.list(slab, list).map(|id| slab[id].len).max().unwrap_or(0)
     }
 
-    /// Every block in the set, shorter ones first but for neighbours in length.
+    /// Every block in the set. Shorter ones come first, except within a list.
     pub fn all(&self, slab: &Slab) -> Vec<BlockId> {
         self.lists_from(slab, 0)
     }
@@ -167,7 +166,7 @@ impl FreeSet {
         self.lists_from(slab, EXACT as usize)
     }
 
-    /// The blocks of at least so many granules, and some that are shorter by less than a 64th.
+    /// The blocks of at least `granules`, and some that are shorter by less than a 64th.
     pub fn at_least(&self, slab: &Slab, granules: u64) -> Vec<BlockId> {
         self.lists_from(slab, list_of(granules))
     }
@@ -183,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_rise_with_length() {
+    fn longer_blocks_are_in_later_lists() {
         let mut last = 0;
         for len in (1..20_000).chain((20..45).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1])) {
             let list = list_of(len);

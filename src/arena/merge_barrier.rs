@@ -1,20 +1,20 @@
-//! A barrier against merging: what a pending fence covers does not join what is freed after it.
+//! The merge barrier: memory that a pending fence covers does not merge with memory freed later.
 //!
-//! Free neighbours become one block, and that is as new as its newest part. On a stream that frees all the time such a block would
-//! never be older than a fence that has passed, and its memory never become unowned. So once another stream waits for a fence, blocks
-//! that it covers are not merged with later ones until it passes.
+//! Free neighbours merge into one block, which is as new as its newest part. On a stream that frees all the time such a
+//! block would always be newer than the last fence that passed, and never become unowned. So once another stream waits
+//! for a fence, the blocks that it covers do not merge with later ones until it passes.
 
 use super::arena::Arena;
 use super::slab::{Block, Kind, Owner};
 
 impl Arena {
-    /// What `owner` freed up to `epoch` joins nothing that it frees later, until it is promoted or the barrier is cleared. Replaces an
-    /// earlier barrier.
+    /// Keeps what `owner` freed up to `epoch` from merging with later frees, until it is promoted or the barrier is
+    /// cleared. Replaces an earlier barrier.
     pub fn set_merge_barrier(&mut self, owner: Owner, epoch: u64) {
         self.move_merge_barrier(owner, epoch.saturating_add(1));
     }
 
-    /// The owner's own request may use all of its memory as one.
+    /// Removes the barrier: the owner's own request may use all of its memory.
     pub fn clear_merge_barrier(&mut self, owner: Owner) {
         self.move_merge_barrier(owner, 0);
     }
@@ -27,7 +27,7 @@ impl Arena {
         for zone in 0..2 {
             for id in self.owners[owner as usize].sets[zone].all(&self.slab) {
                 let Block { prev, next, kind, len, .. } = self.slab[id];
-                // One that was joined before is no free block any more.
+                // A block that was merged is not in the lists any more.
                 if kind == Kind::Free && len > 0 && (self.can_join(prev, id) || self.can_join(id, next)) {
                     self.detach(id);
                     self.attach_merged(id);
@@ -36,7 +36,7 @@ impl Arena {
         }
     }
 
-    /// The fence up to `epoch` has passed.
+    /// The fence of `epoch` has passed.
     pub(crate) fn lift_merge_barrier(&mut self, owner: Owner, epoch: u64) {
         let merge_barrier = &mut self.owners[owner as usize].merge_barrier;
         if epoch.saturating_add(1) >= *merge_barrier {
@@ -51,7 +51,7 @@ mod tests {
     use crate::arena::IDLE;
     use crate::arena::kit::{arena, new_block};
 
-    /// An arena with one owner, and six neighbouring blocks that he has.
+    /// An arena with one owner, and six neighbouring live blocks.
     fn six_blocks() -> (Arena, Owner, Vec<u64>) {
         let mut arena = arena(64, 64, (16, 8));
         let owner = arena.owner_add(false);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_later_leaves_what_a_fence_covers_as_it_is() {
+    fn later_frees_do_not_merge_with_memory_under_a_fence() {
         let (mut arena, owner, blocks) = six_blocks();
         for (epoch, &block) in blocks.iter().enumerate() {
             arena.give(block, owner, epoch as u64);
@@ -78,14 +78,14 @@ mod tests {
         arena.promote(owner, 2);
         assert_eq!((arena.owner_free(owner), arena.owner_free(IDLE)), (3 * 64, 3 * 64));
         arena.check().expect("every equation holds");
-        // The barrier is gone with what it kept apart.
+        // The barrier ended with what it protected.
         let again = arena.take(owner, 64).expect("it is free");
         arena.give(again, owner, 100);
         arena.check().expect("every equation holds");
     }
 
     #[test]
-    fn without_the_barrier_an_owner_has_one_block_again() {
+    fn clearing_the_barrier_merges_the_blocks() {
         let (mut arena, owner, blocks) = six_blocks();
         for (epoch, &block) in blocks.iter().enumerate() {
             arena.give(block, owner, epoch as u64);

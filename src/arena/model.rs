@@ -1,4 +1,4 @@
-//! Generated programs against a plain model: a list of intervals. Every equation is checked after each step.
+//! Generated programs against a simple model: a list of intervals. Every equation is checked after each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::block::{Header, Table};
 const PAGE: u64 = 8;
 const PAGES: u64 = 4096;
 
-/// What must be true whatever the policy: who has which interval.
+/// What must hold under any policy: each interval has one owner.
 #[derive(Default)]
 struct Model {
     live: BTreeMap<u64, (u64, Owner)>,
@@ -72,7 +72,7 @@ impl Program {
                     return;
                 }
                 if self.random.below(16) == 0 {
-                    // It failed, and some of what it mapped could not be unmapped.
+                    // The plan failed, and some of its pages could not be unmapped.
                     let stray = plan.fills.iter().filter(|fill| fill.page % 2 == 0);
                     self.retiring.extend(stray.map(|fill| self.arena.keep_mapped(fill.page, fill.pages)));
                     return;
@@ -103,7 +103,7 @@ impl Program {
         let Some((start, granules, owner)) = self.model.pick(&mut self.random) else { return };
         assert_eq!(self.arena.containing(start + granules - 1), Some((start, granules)));
         self.model.live.remove(&start);
-        // Private memory stays private; other memory may be freed in anybody's order.
+        // Private memory stays private; other memory may be freed in another owner's order.
         let to = if owner == self.private || self.random.below(4) > 0 { owner } else { self.owners[0] };
         self.arena.give(start, to, self.epoch);
     }
@@ -149,7 +149,7 @@ impl Program {
         }
     }
 
-    /// Everything freed, proven idle and given back: nothing may be left.
+    /// Frees, promotes and removes everything: nothing may be left.
     fn finish(mut self) {
         while let Some((start, _, owner)) = self.model.pick(&mut self.random) {
             self.model.live.remove(&start);
@@ -184,7 +184,7 @@ fn run(seeds: std::ops::Range<u64>, steps: u64) {
     }
 }
 
-/// Miri runs a thousandth of the steps: it is there to find undefined behaviour, not rare states.
+/// Miri runs a thousandth of the steps: it looks for undefined behaviour, not for rare states.
 const STEPS: u64 = if cfg!(miri) { 100 } else { 12_000 };
 
 #[test]
@@ -193,7 +193,7 @@ fn generated_programs_keep_every_equation() {
 }
 
 #[test]
-fn the_checker_notices_a_broken_equation() {
+fn check_notices_a_broken_equation() {
     let mut program = Program::new(1);
     (0..200).for_each(|_| program.step());
     program.check("at rest");

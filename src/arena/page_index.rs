@@ -1,26 +1,27 @@
-//! Free blocks of a page or more, in address order: the only ones that a whole chunk can lie in.
+//! The page index: free blocks of a page or more, in address order. Only these can contain a whole chunk.
 //!
-//! Of blocks that long only one can start in a page, so each has the place of the page in which it starts. A tree of
-//! bits over the places finds the next one below in a few words; adding and removing touch a word or two.
+//! At most one block of that length starts in a page, so each is stored under the page in which it starts. A tree of
+//! bits over the pages finds the next block below in a few words; adding and removing touch a word or two.
 //!
-//! Only what makes room looks here, and where free memory serves every request nobody does. So an index that was not read for a
-//! while is no longer kept, and made anew for the next who reads it.
+//! Only plans and trims read the index, and a pool whose free memory serves every request needs neither. So an index
+//! that was not read for a while is no longer updated, and rebuilt at the next read.
 
 use super::slab::{BlockId, NONE};
 
 /// Blocks by the page that they start in.
 #[derive(Debug)]
 pub(crate) struct PageIndex {
-    /// By page, where the bits say that there is one; untouched memory, which is [`NONE`], costs nothing.
+    /// By page, valid where the bits are set. Untouched memory is [`NONE`] and costs nothing.
     blocks: Vec<BlockId>,
-    /// Bit `i` of a level: word `i` of the level below is not zero; of the lowest: there is a block at place `i`.
+    /// Bit `i` of a level is set if word `i` of the level below is not zero; on the lowest level, if page `i` has a
+    /// block.
     levels: Vec<Vec<u64>>,
-    /// So many changes are still taken in; 0: it is not kept.
-    patience: usize,
+    /// Changes that are still applied; 0: the index is not current.
+    changes_left: usize,
 }
 
 impl PageIndex {
-    /// For so many pages.
+    /// An index for `pages` pages.
     pub fn new(pages: u64) -> Self {
         let pages = pages as usize;
         let mut levels = Vec::new();
@@ -32,37 +33,38 @@ impl PageIndex {
                 break;
             }
         }
-        Self { blocks: vec![NONE; pages], levels, patience: 1 }
+        Self { blocks: vec![NONE; pages], levels, changes_left: 1 }
     }
 
-    /// Whether it is kept now: it will be for so many changes more. If not, it is empty now.
-    pub fn read(&mut self, patience: usize) -> bool {
-        let kept = self.is_kept();
-        if !kept {
+    /// Keeps the index current for `changes` more changes. Returns whether it was current; if not, it is empty now and
+    /// must be rebuilt.
+    pub fn read(&mut self, changes: usize) -> bool {
+        let current = self.is_current();
+        if !current {
             self.levels.iter_mut().for_each(|level| level.fill(0));
         }
-        self.patience = patience.max(1);
-        kept
+        self.changes_left = changes.max(1);
+        current
     }
 
-    pub fn is_kept(&self) -> bool {
-        self.patience > 0
+    pub fn is_current(&self) -> bool {
+        self.changes_left > 0
     }
 
-    /// Whether the next change is to be taken in.
+    /// Whether to apply the next change.
     #[inline]
-    fn takes_in(&mut self) -> bool {
-        self.patience = self.patience.saturating_sub(1);
-        self.is_kept()
+    fn count_change(&mut self) -> bool {
+        self.changes_left = self.changes_left.saturating_sub(1);
+        self.is_current()
     }
 
     pub fn insert(&mut self, page: u64, id: BlockId) {
-        if self.takes_in() {
+        if self.count_change() {
             self.set(page, id);
         }
     }
 
-    /// Puts a block in that was in no index.
+    /// Adds a block while the index is rebuilt.
     pub fn set(&mut self, page: u64, id: BlockId) {
         let mut place = page as usize;
         self.blocks[place] = id;
@@ -78,7 +80,7 @@ impl PageIndex {
     }
 
     pub fn remove(&mut self, page: u64) {
-        if !self.takes_in() {
+        if !self.count_change() {
             return;
         }
         let mut place = page as usize;
@@ -92,26 +94,26 @@ impl PageIndex {
         }
     }
 
-    /// The block that starts in this page. pre: it is kept.
+    /// The block that starts in this page. pre: the index is current.
     pub fn get(&self, page: u64) -> Option<BlockId> {
         let place = page as usize;
         let is_there = self.levels[0].get(place / 64)? >> (place % 64) & 1 == 1;
         is_there.then(|| self.blocks[place])
     }
 
-    /// The last block that starts in this page or before it. pre: it is kept.
+    /// The last block that starts in this page or before it. pre: the index is current.
     pub fn last_up_to(&self, page: u64) -> Option<BlockId> {
         self.place_below(page as usize + 1).map(|place| self.blocks[place])
     }
 
-    /// Every block, from the highest address down. pre: it is kept.
+    /// Every block, from the highest address down. pre: the index is current.
     pub fn descending(&self) -> impl Iterator<Item = BlockId> + '_ {
-        debug_assert!(self.is_kept());
+        debug_assert!(self.is_current());
         let first = self.place_below(self.blocks.len());
         std::iter::successors(first, |&place| self.place_below(place)).map(|place| self.blocks[place])
     }
 
-    /// The highest taken place below `bound`.
+    /// The highest page below `bound` that has a block.
     fn place_below(&self, bound: usize) -> Option<usize> {
         let mut bound = bound;
         for (height, level) in self.levels.iter().enumerate() {
@@ -150,26 +152,26 @@ mod tests {
                 index.remove(page);
                 model.remove(&page);
             }
-            let asked = (state >> 8) % PAGES;
-            assert_eq!(index.last_up_to(asked), model.range(..=asked).next_back().map(|(_, &id)| id));
-            assert_eq!(index.get(asked), model.get(&asked).copied());
+            let page = (state >> 8) % PAGES;
+            assert_eq!(index.last_up_to(page), model.range(..=page).next_back().map(|(_, &id)| id));
+            assert_eq!(index.get(page), model.get(&page).copied());
         }
         assert!(index.descending().eq(model.values().rev().copied()));
     }
 
     #[test]
-    fn is_kept_as_long_as_it_is_read_and_made_anew_after_that() {
+    fn an_index_that_is_not_read_is_dropped_and_rebuilt() {
         let mut index = PageIndex::new(1000);
         assert!(index.read(3));
         index.insert(10, 1);
         index.insert(700, 2);
-        assert!(index.is_kept());
+        assert!(index.is_current());
         index.remove(10);
-        assert!(!index.is_kept());
-        // Nobody hears of these.
+        assert!(!index.is_current());
+        // The index is not current, so these changes are lost.
         index.insert(20, 3);
         index.remove(700);
-        assert!(!index.read(2), "it says so, and is empty");
+        assert!(!index.read(2), "the index was dropped and is empty");
         index.set(20, 3);
         assert!(index.descending().eq([3]) && index.get(700).is_none() && index.get(10).is_none());
         index.insert(30, 4);

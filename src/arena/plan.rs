@@ -1,122 +1,125 @@
-//! Making room where no free block is long enough: which run of addresses, and what to fill it with.
+//! Plans: memory for a request that no free block can serve. Chooses a range of addresses and the chunks to fill it
+//! with.
 //!
-//! A plan changes nothing. Its caller creates and maps what the plan names, then commits it, or drops it.
+//! A plan changes nothing. The caller creates and maps its chunks and then commits it, or drops it.
 
 use super::arena::Arena;
 use super::chunk::ChunkId;
 use super::slab::{BlockId, IDLE, Kind, NONE, Owner};
 
-/// Where a missing run of pages comes from.
+/// The source of a missing run of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A wholly free chunk that is mapped elsewhere; the value is its driver handle.
-    Steal(ChunkId, u64),
-    /// Physical memory yet to be created.
+    /// A wholly free chunk that is mapped elsewhere, with its driver handle.
+    Move(ChunkId, u64),
+    /// New physical memory.
     Create,
 }
 
-/// One chunk's new place.
+/// A chunk's new place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// First page.
     pub page: u64,
     /// Pages.
     pub pages: u64,
-    /// Which chunk.
+    /// The chunk.
     pub source: Source,
 }
 
-/// How to make room for one block.
+/// A plan for one block's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where the block will start, and its length, in granules.
+    /// Where the block will start, in granules.
     pub start: u64,
     /// Length in granules.
     pub granules: u64,
-    /// The block that `start` lies in now.
+    /// The block that contains `start` now.
     pub(crate) first: BlockId,
-    /// Contiguous page ranges that get mapped, in address order: first page, pages.
+    /// The page ranges to map, in address order: first page, pages.
     pub ranges: Vec<(u64, u64)>,
     /// The chunks that fill the ranges, in no particular order.
     pub fills: Vec<Fill>,
 }
 
 impl Plan {
-    /// Pages of new physical memory it asks for.
+    /// Pages of new physical memory.
     #[must_use]
     pub fn new_pages(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| fill.pages).sum()
     }
 
-    /// Chunks of new physical memory it asks for.
+    /// Chunks of new physical memory.
     #[must_use]
     pub fn new_chunks(&self) -> u64 {
         self.fills.len() as u64 - self.moves()
     }
 
-    /// Chunks that it moves.
+    /// Chunks to move.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.fills.iter().filter(|fill| fill.source != Source::Create).count() as u64
     }
 }
 
-/// Of windows that lack as many pages, the one in the tightest run: a run that is used up leaves no rest of a page. Runs with so many
-/// pages to spare are alike, and the lowest is best.
-const LONG_REST: u64 = 16;
+/// A window in the tightest run wins among windows that lack equally many pages: a run that is used up leaves no part
+/// of a page. Runs with this many pages left over count as equal, and the lowest wins.
+const MAX_LEFT_OVER: u64 = 16;
 
-/// A span of addresses and how many of its pages are not mapped.
+/// A range of addresses for the block, and the number of its unmapped pages.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     start: u64,
     missing: u64,
-    /// Granules of the run around it that are left over, up to a bound.
+    /// Granules of the run around it that stay left over, up to a bound.
     left_over: u64,
     first: BlockId,
 }
 
-/// A missing run inside a window, and the pages of its hole on either side that more could be mapped into.
+/// A run of missing pages in a window, and the pages of its hole on either side where chunks may be mapped as well.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     page: u64,
     pages: u64,
-    room_left: u64,
-    room_right: u64,
+    hole_left: u64,
+    hole_right: u64,
 }
 
-/// Pages of the next new chunk of a run of which `left` are still without any. A live block's end pins the chunk that it lies in, and the
-/// block that comes next ends near the end of the run: so chunks get smaller there, each at most half of what is left.
+/// Pages of the next new chunk for a run with `left` pages still missing. The end of a live block pins the chunk that
+/// it lies in, and the next block ends near the end of the run; so chunks get smaller there, each at most half of what
+/// is left.
 fn chunk_pages(left: u64, largest: u64) -> u64 {
     largest.min(1 << (left / 2).max(1).ilog2())
 }
 
 impl Arena {
-    /// How to make room for `granules` in `owner`'s order with the fewest missing pages. New chunks have at most `largest` pages, a power of
-    /// two. `None` when no addresses are left.
+    /// Plans `granules` for `owner` with the fewest missing pages. New chunks have at most `largest` pages, a power of
+    /// two. `None` if no free range of addresses is long enough.
     #[must_use]
     pub fn plan(&mut self, owner: Owner, granules: u64, largest: u64) -> Option<Plan> {
-        self.know_pages();
-        let (least, roomiest) = self.windows(owner, granules);
+        self.ensure_page_index();
+        let (least, longest_hole) = self.windows(owner, granules);
         let least = least?;
-        let plan = self.fill(granules, least, self.stealable(owner, least, granules), largest);
+        let plan = self.fill(granules, least, self.movable_chunks(owner, least, granules), largest);
         if plan.new_pages() == 0 {
             return Some(plan);
         }
-        // The free chunks may be too big for the gaps of the tightest window: where there is room they fit.
-        let spacious =
-            roomiest.map(|window| self.fill(granules, window, self.stealable(owner, window, granules), largest));
-        let better = spacious.filter(|spacious| spacious.new_pages() < plan.new_pages());
+        // The free chunks may be too large for the gaps of the tightest window; the start of the longest hole has space
+        // for them.
+        let in_hole = longest_hole
+            .map(|window| self.fill(granules, window, self.movable_chunks(owner, window, granules), largest));
+        let better = in_hole.filter(|in_hole| in_hole.new_pages() < plan.new_pages());
         Some(better.unwrap_or(plan))
     }
 
-    /// The same with new memory alone: nothing moves.
+    /// The same with new memory only: nothing moves.
     #[must_use]
     pub fn plan_new(&self, owner: Owner, granules: u64, largest: u64) -> Option<Plan> {
         let (least, _) = self.windows(owner, granules);
         Some(self.fill(granules, least?, Vec::new(), largest))
     }
 
-    // ---- which window --------------------------------------------------------------------------------
+    // ---- the window ----------------------------------------------------------------------------------
 
     pub(crate) fn usable(&self, id: BlockId, owner: Owner) -> bool {
         let block = &self.slab[id];
@@ -127,11 +130,11 @@ impl Arena {
         }
     }
 
-    /// The window with the fewest missing pages, and the start of the longest hole.
+    /// The window with the fewest missing pages, and the one at the start of the longest hole.
     fn windows(&self, owner: Owner, granules: u64) -> (Option<Window>, Option<Window>) {
         let zone = self.zone_for(granules);
         let mut least: Option<Window> = None;
-        let mut roomiest: Option<(u64, Window)> = None;
+        let mut longest_hole: Option<(u64, Window)> = None;
         let mut run = Vec::new();
         let mut seen_to = 0;
         let idle = &self.owners[IDLE as usize].sets[zone];
@@ -139,9 +142,9 @@ impl Arena {
         for seed in self.holes[zone].values().copied().chain(idle_seeds) {
             let block = &self.slab[seed];
             if block.kind == Kind::Hole {
-                if block.len >= granules && roomiest.as_ref().is_none_or(|&(len, _)| block.len > len) {
+                if block.len >= granules && longest_hole.as_ref().is_none_or(|&(len, _)| block.len > len) {
                     let missing = granules.div_ceil(self.options.page_granules);
-                    roomiest = Some((
+                    longest_hole = Some((
                         block.len,
                         Window { start: block.start, missing, left_over: block.len - granules, first: seed },
                     ));
@@ -159,7 +162,7 @@ impl Arena {
                 break;
             }
         }
-        (least, roomiest.map(|(_, window)| window))
+        (least, longest_hole.map(|(_, window)| window))
     }
 
     /// The longest sequence of usable neighbours that contains `seed`.
@@ -177,12 +180,12 @@ impl Arena {
         }
     }
 
-    /// Tries every window that begins or ends with a block of the run: one of them is the best.
+    /// Tries every window that begins or ends with a block of the run; the best window is one of them.
     fn best_window(&self, run: &[BlockId], granules: u64, least: &mut Option<Window>) {
         let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
         let (run_start, run_end) = (self.slab[first].start, self.slab[last].end());
         let Some(rest) = (run_end - run_start).checked_sub(granules) else { return };
-        let left_over = rest.min(LONG_REST * self.options.page_granules);
+        let left_over = rest.min(MAX_LEFT_OVER * self.options.page_granules);
         for &id in run {
             let block = &self.slab[id];
             for start in [Some(block.start), block.end().checked_sub(granules)].into_iter().flatten() {
@@ -219,18 +222,18 @@ impl Arena {
         (pages, first)
     }
 
-    /// The pages that `start..end` touches: first, and one past the last.
+    /// The pages that `start..end` touches: the first, and the one after the last.
     pub(crate) fn pages_of(&self, start: u64, end: u64) -> (u64, u64) {
         (start / self.options.page_granules, end.div_ceil(self.options.page_granules))
     }
 
-    // ---- what to fill it with ------------------------------------------------------------------------
+    // ---- the chunks to fill it with ------------------------------------------------------------------
 
-    fn fill(&self, granules: u64, window: Window, mut stock: Vec<(ChunkId, u64)>, largest: u64) -> Plan {
+    fn fill(&self, granules: u64, window: Window, mut movable: Vec<(ChunkId, u64)>, largest: u64) -> Plan {
         let mut plan =
             Plan { start: window.start, granules, first: window.first, ranges: Vec::new(), fills: Vec::new() };
         for gap in self.gaps(window, window.start + granules) {
-            self.fill_gap(gap, &mut stock, &mut plan, largest);
+            self.fill_gap(gap, &mut movable, &mut plan, largest);
         }
         plan
     }
@@ -243,16 +246,16 @@ impl Arena {
             if block.kind == Kind::Hole {
                 let (page, to) = self.pages_of(window.start.max(block.start), end.min(block.end()));
                 let (hole_page, hole_to) = self.pages_of(block.start, block.end());
-                gaps.push(Gap { page, pages: to - page, room_left: page - hole_page, room_right: hole_to - to });
+                gaps.push(Gap { page, pages: to - page, hole_left: page - hole_page, hole_right: hole_to - to });
             }
             id = block.next;
         }
         gaps
     }
 
-    /// Chunks that could move, highest addresses first: wholly inside free blocks of `owner` or nobody,
-    /// outside the window. More than a few times what is missing is not looked at. pre: the index of pages is kept.
-    fn stealable(&self, owner: Owner, window: Window, granules: u64) -> Vec<(ChunkId, u64)> {
+    /// Chunks that can move, highest addresses first: they lie wholly inside free blocks of `owner` or unowned ones,
+    /// outside the window. The search ends at a few times what is missing. pre: the page index is current.
+    fn movable_chunks(&self, owner: Owner, window: Window, granules: u64) -> Vec<(ChunkId, u64)> {
         let page_granules = self.options.page_granules;
         let (keep_from, keep_to) = self.pages_of(window.start, window.start + granules);
         let enough = window.missing * 4 + 64;
@@ -282,29 +285,29 @@ impl Arena {
                 to = chunk.page;
             }
         }
-        // Biggest first; among equals the order found, which is highest address first.
+        // Largest first; equals stay in the order found, highest address first.
         found.sort_by_key(|&(_, pages)| std::cmp::Reverse(pages));
         found
     }
 
-    fn fill_gap(&self, gap: Gap, stock: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, largest: u64) {
+    fn fill_gap(&self, gap: Gap, movable: &mut Vec<(ChunkId, u64)>, plan: &mut Plan, largest: u64) {
         let mut chosen: Vec<(Source, u64)> = Vec::new();
         let mut left = gap.pages;
-        stock.retain(|&(id, pages)| {
+        movable.retain(|&(id, pages)| {
             let take = pages <= left;
             if take {
-                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+                chosen.push((Source::Move(id, self.chunks.get(id).handle), pages));
                 left -= pages;
             }
             !take
         });
-        let room = gap.room_left.max(gap.room_right);
+        let space = gap.hole_left.max(gap.hole_right);
         if left > 0 {
-            // Only bigger ones are left: the smallest of them, where the hole has room for the rest of it.
-            let fits = stock.iter().rposition(|&(_, pages)| pages <= left + room);
-            if let Some(index) = fits.filter(|&index| stock[index].1 >= left) {
-                let (id, pages) = stock.remove(index);
-                chosen.push((Source::Steal(id, self.chunks.get(id).handle), pages));
+            // Only larger chunks are left: takes the smallest if the hole has space for its excess.
+            let fits = movable.iter().rposition(|&(_, pages)| pages <= left + space);
+            if let Some(index) = fits.filter(|&index| movable[index].1 >= left) {
+                let (id, pages) = movable.remove(index);
+                chosen.push((Source::Move(id, self.chunks.get(id).handle), pages));
                 left = 0;
             }
         }
@@ -315,7 +318,7 @@ impl Arena {
         }
         let total: u64 = chosen.iter().map(|&(_, pages)| pages).sum();
         let over = total - gap.pages;
-        let page = if over <= gap.room_right { gap.page } else { gap.page - over };
+        let page = if over <= gap.hole_right { gap.page } else { gap.page - over };
         plan.ranges.push((page, total));
         let mut at = page;
         for (source, pages) in chosen {
@@ -337,9 +340,9 @@ mod tests {
     }
 
     #[test]
-    fn of_windows_that_lack_as_much_the_tightest_is_used_up() {
+    fn of_windows_with_equal_gaps_the_tightest_wins() {
         let mut arena = arena(PAGE, 256, (0, 0));
-        // Holes of 40, 10 and 3 pages, each between two live blocks, then the rest of the addresses.
+        // Holes of 40, 10 and 3 pages, each between two live blocks, and the rest of the addresses.
         let starts: Vec<u64> = [1, 40, 1, 10, 1, 3, 1].map(|pages| block(&mut arena, pages)).to_vec();
         for hole in [1, 3, 5] {
             arena.give(starts[hole], IDLE, 0);
@@ -353,7 +356,7 @@ mod tests {
         assert_eq!(place(&mut arena, 3), starts[5], "the hole of three is used up");
         assert_eq!(place(&mut arena, 4), starts[3], "of those that are left the tightest");
         assert_eq!(place(&mut arena, 11), starts[1]);
-        // A hole with more than LONG_REST pages to spare is as good as the rest of the addresses, and lower.
+        // A hole with more than MAX_LEFT_OVER pages left over is as good as the rest of the addresses, and lower.
         assert_eq!(block(&mut arena, 3), starts[5]);
         assert_eq!(block(&mut arena, 10), starts[3]);
         assert_eq!(place(&mut arena, 2), starts[1]);

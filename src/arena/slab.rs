@@ -2,26 +2,26 @@
 
 pub(crate) use crate::block::{BlockId, NONE};
 
-/// Whose order a free block follows. Made by [`super::Arena::owner_add`].
+/// The owner in whose order a free block may be reused. Made by [`super::Arena::owner_add`].
 pub type Owner = u32;
 
-/// The owner of memory whose every use is proven to be over.
+/// The owner of unowned memory: every use is proven to be over.
 pub const IDLE: Owner = 0;
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Given out (to a caller, or to a stream cache).
+    /// Allocated, by a caller or a stream cache.
     Live,
-    /// Mapped and unused; its owner says in whose order.
+    /// Mapped and unused, in its owner's order.
     Free,
-    /// Left by a chunk that moved; still mapped until its fence has passed.
+    /// The old place of a chunk that moved, mapped until its fence has passed.
     Retiring,
     /// Nothing is mapped.
     Hole,
 }
 
-/// A span of the arena, in granules. On one cache line: neighbours in a list are anywhere.
+/// A span of the arena, in granules. On one cache line, since the neighbours in a list lie anywhere.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Block {
@@ -31,10 +31,10 @@ pub(crate) struct Block {
     pub prev: BlockId,
     pub next: BlockId,
     pub kind: Kind,
-    /// For free blocks: whose order, and up to which epoch.
+    /// For free blocks: the owner, and the epoch of the newest free.
     pub owner: Owner,
     pub epoch: u64,
-    /// The list that a free block is in, and its links there.
+    /// For free blocks: the list, and the links in it.
     pub list: u16,
     pub link_prev: BlockId,
     pub link_next: BlockId,
@@ -46,7 +46,7 @@ impl Block {
     }
 }
 
-/// All blocks, behind one that is none. An index stays valid until its block is removed; freed places are used again.
+/// All blocks; index 0 ([`NONE`]) is no block. An index stays valid until its block is removed, and is then reused.
 #[derive(Debug)]
 pub(crate) struct Slab {
     blocks: Vec<Block>,
@@ -76,7 +76,7 @@ impl Slab {
     }
 
     pub fn remove(&mut self, id: BlockId) {
-        // What is left must match nothing that a stale index could look for.
+        // A stale index must not match what is left.
         let left = &mut self[id];
         (left.kind, left.len) = (Kind::Live, 0);
         self.vacant.push(id);
@@ -86,12 +86,12 @@ impl Slab {
         self.blocks.len() - 1 - self.vacant.len()
     }
 
-    /// A block that was not removed.
+    /// Any block that is in the slab.
     pub fn any(&self) -> BlockId {
         self.blocks.iter().position(|block| block.len > 0).map_or(NONE, |place| place as BlockId)
     }
 
-    /// The block, if the index was ever given out.
+    /// The block at `id`, if that index was ever used.
     pub fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id as usize)
     }

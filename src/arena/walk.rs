@@ -1,22 +1,22 @@
-//! The arena's memory in address order, and blocks at addresses that the caller names.
+//! The arena's blocks in address order, and allocation at a given address.
 
 use super::arena::Arena;
 use super::slab::{Kind, NONE, Owner};
 
-/// A block with memory behind it. In granules.
+/// A mapped block, in granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins.
+    /// Where the block begins.
     pub start: u64,
-    /// Its length.
+    /// The block's length.
     pub granules: u64,
-    /// In whose order it is free; `None` for a block that is given out, stream caches included.
+    /// The owner of a free block; `None` for a live one, those in stream caches included.
     pub free: Option<Owner>,
 }
 
 impl Arena {
-    /// Every block with memory behind it, in address order. What lies between two of them is not mapped, or is the old
-    /// place of a chunk that moved.
+    /// Every mapped block, in address order. The ranges between them are not mapped, or are the old places of chunks
+    /// that moved.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
         let known = |id| (id != NONE).then_some(id);
         let blocks = std::iter::successors(known(self.first_block()), move |&id| known(self.slab[id].next));
@@ -31,9 +31,9 @@ impl Arena {
         })
     }
 
-    /// Gives out `granules` at exactly `start`, if `owner` has them free. Returns whether it has.
+    /// Allocates `granules` at exactly `start`, if `owner` has them free. Returns whether it did.
     pub fn take_at(&mut self, owner: Owner, start: u64, granules: u64) -> bool {
-        let end = start + self.least_in(self.zone_at(start), granules);
+        let end = start + self.min_in_zone(self.zone_at(start), granules);
         let own = self.owners[owner as usize].sets[self.zone_at(start)].all(&self.slab);
         let Some(id) = own.into_iter().find(|&id| self.slab[id].start <= start && end <= self.slab[id].end()) else {
             return false;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_given_out_again_at_its_own_address() {
+    fn take_at_allocates_at_the_given_address() {
         let mut arena = arena();
         let free: Vec<Span> = arena.spans().collect();
         assert_eq!(free.len(), 1);

@@ -1,4 +1,4 @@
-//! What the table says of a block: one word.
+//! The header of a block: one word in the table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,37 +6,37 @@ const LEN_BITS: u32 = 33;
 const STREAM_BITS: u32 = 16;
 const TAG_BITS: u32 = 3;
 
-/// What the first granule of a block says.
+/// The state of a block, as the cell of its first granule has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No block that a caller could know starts here.
     Absent,
-    /// A caller has it.
+    /// A caller has the block.
     Live,
-    /// A stream cache has it.
+    /// A stream cache has the block.
     Cached,
 }
 
-/// A cell's content, packed into one word.
+/// The header of a block, packed into one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header(pub(crate) u64);
 
 impl Header {
-    /// Nothing here.
+    /// No block.
     pub const ABSENT: Self = Self(0);
 
-    /// Where what differs between the live blocks of one stream is: length and framework.
+    /// The bits in which the live blocks of one stream differ: length and framework.
     pub(crate) const OWN: u64 = ((1 << LEN_BITS) - 1) | (7 << Self::TAG);
 
     const STREAM: u32 = LEN_BITS;
     const TAG: u32 = Self::STREAM + STREAM_BITS;
     pub(crate) const STATE: u32 = Self::TAG + TAG_BITS;
     const SPECIAL: u64 = 1 << (Self::STATE + 2);
-    /// At which granule of its window the block starts.
-    pub(crate) const PLACE: u32 = Self::STATE + 3;
+    /// The last bits of the granule at which the block starts: its offset in its window.
+    pub(crate) const OFFSET: u32 = Self::STATE + 3;
 
-    /// A live block of `len` granules, charged to stream slot `stream` and framework `tag`.
-    /// `special` sends its free the slow way (used on further streams, or private).
+    /// A live block of `len` granules, charged to stream slot `stream` and framework `tag`. `special`: its free takes
+    /// the slow path (it is private, exported or used on further streams).
     #[must_use]
     pub const fn live(len: u64, stream: u16, tag: u8, special: bool) -> Self {
         let word = len
@@ -52,13 +52,13 @@ impl Header {
         Self(self.0 & !(3 << Self::STATE) & !Self::SPECIAL | (State::Cached as u64) << Self::STATE)
     }
 
-    /// The same block, whose free must go the slow way.
+    /// The same block; its free takes the slow path.
     #[must_use]
     pub const fn special(self) -> Self {
         Self(self.0 | Self::SPECIAL)
     }
 
-    /// What is here.
+    /// The block's state.
     #[must_use]
     pub const fn state(self) -> State {
         match (self.0 >> Self::STATE) & 3 {
@@ -80,59 +80,61 @@ impl Header {
         (self.0 >> Self::STREAM) as u16
     }
 
-    /// The framework that asked for it.
+    /// The framework that the block is charged to.
     #[must_use]
     pub const fn tag(self) -> u8 {
         (self.0 >> Self::TAG) as u8 & 7
     }
 
-    /// The same of another length and framework. pre: it has length and framework 0.
+    /// The same header with this length and framework. pre: its length and framework are 0.
     #[inline(always)]
     #[must_use]
     pub const fn with(self, len: u64, tag: u8) -> Self {
         Self(self.0 | len | ((tag & 7) as u64) << Self::TAG)
     }
 
-    /// Whether a free must go the slow way.
+    /// Whether the block's free takes the slow path.
     #[must_use]
     pub const fn is_special(self) -> bool {
         self.0 & Self::SPECIAL != 0
     }
 }
 
-/// How the headers of a stream's live blocks begin, while one may look for nothing else in them. Any thread.
+/// The header that live blocks of a stream have on the fast path, apart from length and framework; or none while the
+/// fast path is closed. Any thread.
 #[derive(Debug)]
-pub struct Beginning(AtomicU64);
+pub struct FastHeader(AtomicU64);
 
-impl Beginning {
-    /// Says yes to [`State`]s that no block is in.
+impl FastHeader {
+    /// Matches no header: no block has this [`State`].
     const NO_BLOCK: u64 = 3 << Header::STATE;
 
-    /// That no block's header begins so.
+    /// A closed fast path.
     #[must_use]
-    pub const fn of_none() -> Self {
+    pub const fn closed() -> Self {
         Self(AtomicU64::new(Self::NO_BLOCK))
     }
 
-    /// From now on the headers of that stream begin so, or none does.
+    /// Opens the fast path for blocks of `stream`, or closes it.
     pub fn set(&self, stream: Option<u16>) {
         let word = stream.map_or(Self::NO_BLOCK, |stream| Header::live(0, stream, 0, false).0);
         self.0.store(word, Ordering::Release);
     }
 
-    /// A live block of length and framework 0; one that no block is like, where none begins so.
+    /// The header of a live block with length and framework 0; while the fast path is closed, one that no block
+    /// matches.
     #[inline(always)]
     #[must_use]
     pub fn get(&self) -> Header {
         Header(self.0.load(Ordering::Acquire))
     }
 
-    /// The same, where blocks begin so.
+    /// The same, or `None` while the fast path is closed.
     #[inline(always)]
     #[must_use]
-    pub fn of_some(&self) -> Option<Header> {
+    pub fn if_open(&self) -> Option<Header> {
         let header = self.get();
-        // Of a live block only the lower bit is set.
+        // State bits of a live block: only the lower one is set.
         (header.0 & (2 << Header::STATE) == 0).then_some(header)
     }
 }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_keeps_what_was_put_in() {
+    fn a_header_returns_its_fields() {
         let header = Header::live((1 << LEN_BITS) - 1, u16::MAX, 7, true);
         assert_eq!((header.granules(), header.stream(), header.tag()), ((1 << LEN_BITS) - 1, u16::MAX, 7));
         assert_eq!((header.state(), header.is_special()), (State::Live, true));

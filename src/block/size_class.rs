@@ -1,36 +1,36 @@
-//! The lengths that blocks have. A stream cache has a bin for each of them.
+//! The lengths of blocks. A stream cache has a bin for each of them.
 //!
-//! A block of up to 64 KiB is as long as the request. For longer ones, up to 1 MiB, there are 64 lengths in each doubling, so that a
-//! block that was freed serves the next request of about its length. That wastes less than 1/64 of such a block; in the traces of
-//! training they hold 1/500 of the memory at most. Longer blocks are as long as the request again.
+//! A block of up to 64 KiB is as long as its request. Up to 1 MiB there are 64 lengths per doubling, so that a freed
+//! block serves the next request of about its length. That wastes less than 1/64 of such a block; in the traces of
+//! training such blocks hold at most 1/500 of the memory. Longer blocks are again as long as their request.
 
 use crate::units::GRANULE;
 
-/// Up to so many granules every length is one.
+/// Up to this many granules every length has its own bin.
 pub(crate) const EXACT: u64 = 128;
-/// Lengths in a doubling above.
+/// Lengths per doubling above that.
 const STEPS: u64 = 64;
-/// The longest length that has a bin: 1 MiB.
+/// The longest length with a bin: 1 MiB.
 pub(crate) const BINNED: u64 = 2048;
-/// How many bins there are.
+/// The number of bins.
 pub(crate) const BINS: usize = bin(BINNED) + 1;
 
 const _: () = assert!(EXACT == 2 * STEPS, "up to here two lengths are one granule apart, above it two");
 
-/// Two lengths are so many granules apart, as a power of two.
+/// The distance of two lengths in granules, as a power of two.
 #[inline(always)]
 const fn step_bits(granules: u64) -> u32 {
     (granules.wrapping_sub(1) | STEPS).ilog2() - STEPS.ilog2()
 }
 
-/// The length in granules of the block for a request of so many bytes.
+/// The granules of the block for a request of `bytes`.
 #[inline(always)]
 #[must_use]
 pub const fn block_granules(bytes: u64) -> u64 {
     block_length(bytes.div_ceil(GRANULE))
 }
 
-/// The same for a request of so many granules.
+/// The same for a request of `granules`.
 #[inline(always)]
 pub(crate) const fn block_length(granules: u64) -> u64 {
     if granules > BINNED {
@@ -40,14 +40,14 @@ pub(crate) const fn block_length(granules: u64) -> u64 {
     (granules + below) & !below
 }
 
-/// The bin of a length; one that there is not, for 0 and what is longer than [`BINNED`].
+/// The bin of a length; at least [`BINS`] for 0 and for more than [`BINNED`] granules.
 #[inline(always)]
 pub(crate) const fn bin(granules: u64) -> usize {
     let bits = step_bits(granules);
     (bits as u64 * STEPS + (granules.wrapping_sub(1) >> bits)) as usize
 }
 
-/// Of longer requests, by half of their granules: a load is shorter than the sum.
+/// The bins of longer requests, by half of their granules: a load is faster than the computation.
 const LONGER: [u16; (BINNED / 2) as usize] = {
     let mut bins = [0; (BINNED / 2) as usize];
     let mut place = 0;
@@ -74,13 +74,13 @@ const LENGTHS: [u16; BINS] = {
     lengths
 };
 
-/// The length of a bin's blocks.
+/// The length of the blocks in a bin.
 #[inline(always)]
 pub(crate) fn length(bin: usize) -> Option<u64> {
     LENGTHS.get(bin).map(|&length| length.into())
 }
 
-/// The lengths of the bins, in their order.
+/// The lengths of the bins, in order.
 pub(crate) fn lengths() -> impl Iterator<Item = u64> {
     LENGTHS.iter().map(|&length| length.into())
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_longer_by_less_than_a_64th() {
+    fn a_length_class_adds_less_than_a_64th() {
         for granules in 0..3 * BINNED {
             let length = block_length(granules);
             assert!(length >= granules && (length - granules) * STEPS < granules.max(1), "{granules}: {length}");

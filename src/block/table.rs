@@ -1,42 +1,43 @@
-//! From an offset to its block, without a lock and without hashing.
+//! The table from an offset to its block, without a lock and without hashing.
 //!
-//! Blocks longer than a *window* of granules need one cell for a window only, which says at which of its granules the block starts: two
-//! of them cannot start in one. Cells so lie close together where blocks are long, and a free finds its own in the cache; a cell for
-//! each granule would be a page of its own for each block. So the zone of large blocks has windows as long as its shortest
-//! block. The zone of small ones has a cell for each granule, in leaves that come into being when first touched, and shorter
-//! windows for the *middling* blocks that are longer than these: which of the two a block has, its length says when it is given
-//! out, and later the cell that knows it.
+//! Blocks longer than a *window* of granules need only one cell per window, since no two of them start in the same
+//! window. The cell says at which granule of the window its block starts. So the cells of long blocks lie close
+//! together, and a free finds its cell in the CPU's cache; with a cell per granule, each block would touch its own
+//! page. The zone of large blocks has windows as long as its shortest block. The zone of small blocks has a cell per
+//! granule, in leaves that are made when first touched, and shorter windows for *middling* blocks, which are longer
+//! than these windows. A block's length decides between the two when it is allocated; later, the cell that has the
+//! block does.
 //!
-//! A cell says something only for the first granule of a block that is live or in a stream cache. Caches and the arena both read
-//! it; the compare-and-swap on a cell is what makes a second free of the same block lose.
+//! A cell is valid only for the first granule of a block that is live or in a stream cache. Caches and the arena both
+//! read it; of two frees of one block, the compare-and-swap on its cell makes the second fail.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::header::{Header, State};
 
-/// The index that the arena has for a block.
+/// The arena's index of a block.
 pub type BlockId = u32;
 
-/// No block. Its place in the arena's slab may be written, so that who links blocks need not ask whether there is one: an unforeseeable
-/// branch costs more than a store. Nothing that is read there means anything, but that it is never free.
+/// No block. Its entry in the arena's slab may be written, so that links can be set without a branch: an unpredictable
+/// branch costs more than a store. The entry's contents mean nothing, except that it is never free.
 pub(crate) const NONE: BlockId = 0;
 
-/// The zones that a table is for. Lengths in granules.
+/// The zones of a table. Lengths in granules.
 #[derive(Clone, Copy, Debug)]
 pub struct TableShape {
-    /// All of it.
+    /// Granules in all.
     pub granules: u64,
-    /// The first so many are the zone of small blocks.
+    /// Granules of the zone of small blocks, which comes first.
     pub small_zone: u64,
-    /// Blocks of up to so many are small.
+    /// Blocks of up to this many granules are small.
     pub small_granules: u64,
 }
 
 /// Granules per leaf: 1 GiB of the zone of small blocks.
 const LEAF: u64 = 1 << 21;
 
-/// The longest window has two to the power of this granules: 256 KiB.
+/// The longest window, as a power of two of granules: 256 KiB.
 const WINDOW_BITS: u32 = 9;
 /// The windows of middling blocks are shorter by this power of two: 64 KiB.
 const SHORTER_BITS: u32 = 2;
@@ -46,44 +47,44 @@ const SHORTER_BITS: u32 = 2;
 struct Cell {
     header: AtomicU64,
     block: AtomicU32,
-    /// Bytes of the block's last granule that its caller did not ask for.
+    /// Bytes of the block beyond those requested.
     slack: AtomicU32,
 }
 
-const _: () = assert!(Header::PLACE + WINDOW_BITS == u64::BITS);
+const _: () = assert!(Header::OFFSET + WINDOW_BITS == u64::BITS);
 
-/// The header of one granule, looked up once to be read and then written.
+/// A reference to the cell of one granule, for a read and then a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'table> {
+pub struct CellRef<'table> {
     cell: &'table Cell,
-    /// The bits that say which granule of the cell's it is: the last ones of its number, which no other granule of a window has.
+    /// The last bits of the granule's number, which tell it from the other granules of a window.
     bits: u64,
 }
 
-impl<'table> Place<'table> {
+impl<'table> CellRef<'table> {
     #[inline(always)]
     const fn new(cell: &'table Cell, granule: u64) -> Self {
-        Self { cell, bits: granule << Header::PLACE }
+        Self { cell, bits: granule << Header::OFFSET }
     }
 
-    /// What it says.
+    /// The header, if the cell is this granule's.
     #[inline]
     #[must_use]
     pub fn read(self) -> Header {
         let word = self.cell.header.load(Ordering::Acquire);
-        if (word ^ self.bits) >> Header::PLACE == 0 { Header(word) } else { Header::ABSENT }
+        if (word ^ self.bits) >> Header::OFFSET == 0 { Header(word) } else { Header::ABSENT }
     }
 
-    /// What it says, if that is a live block with the stream of `like`, whose free need not go the slow way. pre: `like` is one,
-    /// of length and framework 0.
+    /// The header, if it is that of a live block with the stream of `like` whose free needs no slow path. pre: `like`
+    /// is the header of one, with length and framework 0.
     #[inline(always)]
     #[must_use]
-    pub fn read_like(self, like: Header) -> Option<Header> {
+    pub fn read_matching(self, like: Header) -> Option<Header> {
         let word = self.cell.header.load(Ordering::Acquire);
         ((word ^ like.0 ^ self.bits) & !Header::OWN == 0).then_some(Header(word))
     }
 
-    /// Says that a stream cache has the block. pre: `header` was read here, and is a live block's.
+    /// Marks the block as being in a stream cache. pre: `header` was read here, and the block is live.
     #[inline(always)]
     pub fn write_cached(self, header: Header) {
         self.cell
@@ -91,21 +92,21 @@ impl<'table> Place<'table> {
             .store(header.0 ^ ((State::Live as u64 ^ State::Cached as u64) << Header::STATE), Ordering::Release);
     }
 
-    /// Whether somebody has a block that starts here.
+    /// Whether a live or cached block starts here.
     #[inline(always)]
     fn is_taken(self) -> bool {
         let word = self.cell.header.load(Ordering::Acquire) ^ self.bits;
-        // 0 is absent, more than these bits another granule's.
-        (word >> Header::STATE).wrapping_sub(1) < (1 << (Header::PLACE - Header::STATE)) - 1
+        // 0 is absent; a larger value belongs to another granule.
+        (word >> Header::STATE).wrapping_sub(1) < (1 << (Header::OFFSET - Header::STATE)) - 1
     }
 
-    /// Writes it: as [`Table::write`].
+    /// Writes the header, as [`Table::write`].
     #[inline]
     pub fn write(self, header: Header) {
         self.cell.header.store(header.0 | self.bits, Ordering::Release);
     }
 
-    /// How many bytes of the block that is live here its caller did not ask for.
+    /// The slack of the live block here: its bytes beyond those requested.
     #[inline]
     #[must_use]
     pub fn slack(self) -> u32 {
@@ -117,19 +118,19 @@ impl<'table> Place<'table> {
         self.cell.block.load(Ordering::Relaxed)
     }
 
-    /// Notes that, before anybody else knows of the block.
+    /// Sets the slack. pre: no other thread knows the block yet.
     #[inline]
     pub fn set_slack(self, bytes: u32) {
         self.cell.slack.store(bytes, Ordering::Relaxed);
     }
 }
 
-/// The cells of a part of the zone of small blocks. The kernel backs only what is touched.
+/// The cells of a part of the zone of small blocks. The kernel backs only touched pages.
 #[derive(Debug)]
 struct Leaf(Box<[Cell]>);
 
-/// The leaf that somebody used last. To him the way to a cell is a sum; through the list of leaves it is two loads more, of
-/// which each waits for the one before.
+/// The leaf that a stream used last. With it a cell's address is a sum; through the list of leaves it takes two more
+/// loads, one after the other.
 #[derive(Debug)]
 pub struct LastLeaf {
     number: u64,
@@ -137,43 +138,43 @@ pub struct LastLeaf {
 }
 
 impl Default for LastLeaf {
-    /// None.
+    /// No leaf.
     fn default() -> Self {
         Self { number: u64::MAX, leaf: Arc::new(Leaf(Box::default())) }
     }
 }
 
 impl LastLeaf {
-    /// As [`Table::place_cached`], for the cell of a block that has one of its own.
+    /// As [`Table::cell_cached`], for a block with its own cell.
     #[inline(always)]
     #[must_use]
-    pub fn place(&self, granule: u64) -> Option<Place<'_>> {
+    pub fn cell(&self, granule: u64) -> Option<CellRef<'_>> {
         if self.number != granule / LEAF {
             return None;
         }
-        self.leaf.0.get((granule % LEAF) as usize).map(|cell| Place::new(cell, granule))
+        self.leaf.0.get((granule % LEAF) as usize).map(|cell| CellRef::new(cell, granule))
     }
 }
 
-/// Cells for a whole arena.
+/// The cells of a whole arena.
 #[derive(Debug)]
 pub struct Table {
-    /// Of the zone of small blocks; `small` is its length in granules.
+    /// The zone of small blocks; `small` is its length in granules.
     leaves: Box<[OnceLock<Arc<Leaf>>]>,
     small: u64,
-    /// Of the same zone; for blocks of more than `short` granules.
+    /// The same zone, for blocks of more than `short` granules.
     middling: Windows,
     short: u64,
-    /// Of the rest.
+    /// The zone of large blocks.
     large: Windows,
 }
 
-/// A cell for each window of a zone. The kernel backs only what is touched.
+/// A cell per window of a zone. The kernel backs only touched pages.
 #[derive(Debug)]
 struct Windows {
     /// The zone's first granule.
     from: u64,
-    /// A window has two to the power of this granules.
+    /// Granules per window, as a power of two.
     bits: u32,
     cells: Box<[Cell]>,
 }
@@ -184,16 +185,16 @@ impl Windows {
         Self { from, bits, cells: bytemuck::allocation::zeroed_slice_box(windows as usize) }
     }
 
-    /// pre: the granule is none before this zone.
+    /// pre: the granule is in this zone or behind it.
     #[inline(always)]
-    fn place(&self, granule: u64) -> Option<Place<'_>> {
-        self.cells.get(((granule - self.from) >> self.bits) as usize).map(|cell| Place::new(cell, granule))
+    fn cell(&self, granule: u64) -> Option<CellRef<'_>> {
+        self.cells.get(((granule - self.from) >> self.bits) as usize).map(|cell| CellRef::new(cell, granule))
     }
 
-    /// The cell of a granule where a block starts that somebody has. pre: as for [`Windows::place`].
+    /// The cell of a granule where a live or cached block starts. pre: as for [`Windows::cell`].
     #[inline(always)]
-    fn taken(&self, granule: u64) -> Option<Place<'_>> {
-        self.place(granule).filter(|place| place.is_taken())
+    fn taken(&self, granule: u64) -> Option<CellRef<'_>> {
+        self.cell(granule).filter(|cell| cell.is_taken())
     }
 
     fn start(&self, granule: u64) -> u64 {
@@ -202,7 +203,7 @@ impl Windows {
 }
 
 impl Table {
-    /// For zones of that shape.
+    /// A table for zones of this shape.
     #[must_use]
     pub fn new(shape: &TableShape) -> Self {
         let (granules, small) = (shape.granules, shape.small_zone);
@@ -216,38 +217,38 @@ impl Table {
         }
     }
 
-    /// The cell of the block that starts at a granule; of a granule where none starts that somebody has, one that says so.
+    /// The cell of the block that starts at a granule; if none does, a cell that says so.
     #[inline(always)]
     #[must_use]
-    pub fn place(&self, granule: u64) -> Option<Place<'_>> {
+    pub fn cell(&self, granule: u64) -> Option<CellRef<'_>> {
         if granule >= self.small {
-            return self.large.place(granule);
+            return self.large.cell(granule);
         }
-        self.middling.taken(granule).or_else(|| self.place_of_small(granule))
+        self.middling.taken(granule).or_else(|| self.cell_of_small(granule))
     }
 
     #[inline(always)]
-    fn place_of_small(&self, granule: u64) -> Option<Place<'_>> {
+    fn cell_of_small(&self, granule: u64) -> Option<CellRef<'_>> {
         let leaf = self.leaves.get((granule / LEAF) as usize)?.get()?;
-        leaf.0.get((granule % LEAF) as usize).map(|cell| Place::new(cell, granule))
+        leaf.0.get((granule % LEAF) as usize).map(|cell| CellRef::new(cell, granule))
     }
 
-    /// The same if it is near: `None` also where it is in another leaf than `last`, or nowhere. pre: `last` was used with this
-    /// table alone.
+    /// The same if the cell is in a window or in the leaf `last`, else `None`. pre: `last` was used with this table
+    /// only.
     #[inline(always)]
     #[must_use]
-    pub fn place_cached<'a>(&'a self, granule: u64, last: &'a LastLeaf) -> Option<Place<'a>> {
+    pub fn cell_cached<'a>(&'a self, granule: u64, last: &'a LastLeaf) -> Option<CellRef<'a>> {
         if granule >= self.small {
-            return self.large.place(granule);
+            return self.large.cell(granule);
         }
-        self.middling.taken(granule).or_else(|| last.place(granule))
+        self.middling.taken(granule).or_else(|| last.cell(granule))
     }
 
     /// The cell of a block that shares one with its window.
     #[inline(always)]
     #[must_use]
-    pub fn place_in_windows(&self, granule: u64) -> Option<Place<'_>> {
-        self.windows_at(granule).place(granule)
+    pub fn cell_in_windows(&self, granule: u64) -> Option<CellRef<'_>> {
+        self.windows_at(granule).cell(granule)
     }
 
     #[inline(always)]
@@ -255,13 +256,13 @@ impl Table {
         if granule < self.small { &self.middling } else { &self.large }
     }
 
-    /// Blocks of at most so many granules have a cell of their own, where requests of up to `small_granules` are small.
+    /// Blocks of at most this many granules have their own cell. Requests of up to `small_granules` are small.
     #[must_use]
     pub const fn short(small_granules: u64) -> u64 {
         1 << Self::window_bits(small_granules).saturating_sub(SHORTER_BITS)
     }
 
-    /// Every block of the zone of large ones is longer than such a window.
+    /// The windows of the zone of large blocks: every block there is longer.
     const fn window_bits(small_granules: u64) -> u32 {
         match small_granules.checked_ilog2() {
             Some(bits) if bits < WINDOW_BITS => bits,
@@ -270,7 +271,7 @@ impl Table {
         }
     }
 
-    /// Makes the leaf of a granule the one that was used last, if it has one.
+    /// Stores the leaf of a granule, if it has one, as the one used last.
     #[inline]
     pub fn cache_leaf(&self, granule: u64, last: &mut LastLeaf) {
         let number = granule / LEAF;
@@ -281,7 +282,7 @@ impl Table {
         }
     }
 
-    /// The windows that a block of `granules` that starts at `granule` has its cell in, if not one for each granule.
+    /// The windows with the cell of a block of `granules` at `granule`; `None` if the block has its own cell.
     #[inline(always)]
     fn windows_for(&self, granule: u64, granules: u64) -> Option<&Windows> {
         (granules > self.short || granule >= self.small).then(|| self.windows_at(granule))
@@ -289,82 +290,83 @@ impl Table {
 
     /// The cell for a block of `granules` that starts at `granule`.
     #[inline]
-    fn place_for(&self, granule: u64, granules: u64) -> Place<'_> {
+    fn cell_for(&self, granule: u64, granules: u64) -> CellRef<'_> {
         let known = match self.windows_for(granule, granules) {
-            Some(windows) => windows.place(granule),
-            None => self.place_of_small(granule),
+            Some(windows) => windows.cell(granule),
+            None => self.cell_of_small(granule),
         };
-        known.unwrap_or_else(|| self.fresh(granule))
+        known.unwrap_or_else(|| self.add_leaf(granule))
     }
 
     #[cold]
-    fn fresh(&self, granule: u64) -> Place<'_> {
+    fn add_leaf(&self, granule: u64) -> CellRef<'_> {
         let index = granule / LEAF;
         let cells = (self.small - index * LEAF).min(LEAF) as usize;
         let fresh = || Arc::new(Leaf(bytemuck::allocation::zeroed_slice_box(cells)));
         let leaf = self.leaves[index as usize].get_or_init(fresh);
-        Place::new(&leaf.0[(granule % LEAF) as usize], granule)
+        CellRef::new(&leaf.0[(granule % LEAF) as usize], granule)
     }
 
-    /// What `granule` says; [`Header::ABSENT`] outside the arena.
+    /// The header at `granule`; [`Header::ABSENT`] outside the arena.
     #[must_use]
     pub fn read(&self, granule: u64) -> Header {
-        self.place(granule).map_or(Header::ABSENT, Place::read)
+        self.cell(granule).map_or(Header::ABSENT, CellRef::read)
     }
 
-    /// Writes the cell of a block that only the caller has.
+    /// Writes the header of a block. pre: only the caller knows the block.
     #[inline]
     pub fn write(&self, granule: u64, header: Header) {
-        self.place_for(granule, header.granules()).write(header);
+        self.cell_for(granule, header.granules()).write(header);
     }
 
-    /// Says that nobody has the block any more that starts there, and answers as [`Table::block`] did before. pre: only the caller
-    /// has it.
+    /// Marks the block at `granule` as absent. Returns what [`Table::block`] returned before. pre: only the caller
+    /// knows the block.
     #[inline]
     pub(crate) fn clear(&self, granule: u64) -> BlockId {
-        let Some(place) = self.place(granule) else { return NONE };
-        place.write(Header::ABSENT);
-        place.block()
+        let Some(cell) = self.cell(granule) else { return NONE };
+        cell.write(Header::ABSENT);
+        cell.block()
     }
 
-    /// Writes the cell of a block that is given out, and how many of its bytes were not asked for.
+    /// Writes the header of a block that is given out, and its slack.
     #[inline]
     pub fn give_out(&self, granule: u64, header: Header, slack: u32) {
-        let place = self.place_for(granule, header.granules());
-        place.set_slack(slack);
-        place.write(header);
+        let cell = self.cell_for(granule, header.granules());
+        cell.set_slack(slack);
+        cell.write(header);
     }
 
-    /// Writes `new` if the cell still says `old`. Of two frees of one block, one gets `true`.
+    /// Writes `new` if the cell still has `old`. Of two frees of one block, one gets `true`.
     #[must_use]
     pub fn swap(&self, granule: u64, old: Header, new: Header) -> bool {
-        self.place(granule).is_some_and(|Place { cell, bits }| {
+        self.cell(granule).is_some_and(|CellRef { cell, bits }| {
             let (old, new) = (old.0 | bits, new.0 | bits);
             cell.header.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
 
-    /// The block that starts at a granule, if somebody has it; else any.
+    /// The block that starts at a granule, if it is live or cached; else any block.
     #[inline]
     pub(crate) fn block(&self, granule: u64) -> BlockId {
-        self.place(granule).map_or(NONE, Place::block)
+        self.cell(granule).map_or(NONE, CellRef::block)
     }
 
-    /// Blocks that may be the one which starts last in the window of `granule`, up to there: any are possible besides.
+    /// Candidates for the last block that starts in the window of `granule`, at or before it. They may be any other
+    /// blocks.
     pub(crate) fn blocks(&self, granule: u64) -> [BlockId; 2] {
-        let block = |place: Option<Place<'_>>| place.map_or(NONE, Place::block);
+        let block = |cell: Option<CellRef<'_>>| cell.map_or(NONE, CellRef::block);
         if granule >= self.small {
-            return [block(self.large.place(granule)), NONE];
+            return [block(self.large.cell(granule)), NONE];
         }
-        [block(self.place_of_small(granule)), block(self.middling.place(granule))]
+        [block(self.cell_of_small(granule)), block(self.middling.cell(granule))]
     }
 
-    /// Notes which block of `granules` starts at `granule`, before it is given out.
+    /// Records the block of `granules` that starts at `granule`, before it is given out.
     pub(crate) fn set_block(&self, granule: u64, granules: u64, block: BlockId) {
-        self.place_for(granule, granules).cell.block.store(block, Ordering::Relaxed);
+        self.cell_for(granule, granules).cell.block.store(block, Ordering::Relaxed);
     }
 
-    /// The first granule for which [`Table::blocks`] answers the same.
+    /// The first granule for which [`Table::blocks`] returns the same.
     pub(crate) fn window(&self, granule: u64) -> u64 {
         if granule < self.small { granule } else { self.large.start(granule) }
     }
@@ -374,13 +376,14 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// 128 granules of small blocks of up to 9, the longer of them in windows of 2, and as many of longer ones: windows of 8.
+    /// 128 granules for small blocks of up to 9, the longer of them in windows of 2; and 128 for large blocks, in
+    /// windows of 8.
     fn table() -> Table {
         Table::new(&TableShape { granules: 256, small_zone: 128, small_granules: 9 })
     }
 
     #[test]
-    fn a_window_says_at_which_granule_its_block_starts() {
+    fn a_window_finds_only_the_granule_of_its_block() {
         let table = table();
         for start in [128, 133, 135, 255] {
             let live = Header::live(11, 4, 2, false);
@@ -404,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_middling_and_a_small_block_may_start_in_one_window_and_one_after_the_other_at_one_granule() {
+    fn middling_and_small_blocks_share_windows_and_granules() {
         let table = table();
         let says = |granule| (table.read(granule).granules(), table.read(granule).state());
         let (small, middling) = (Header::live(1, 4, 2, false), Header::live(7, 5, 3, false));
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_frees_one_wins() {
+    fn of_two_frees_one_succeeds() {
         let table = table();
         let live = Header::live(2, 0, 0, false);
         table.write(7, live);

@@ -1,13 +1,14 @@
-//! How large a new chunk is.
+//! The size of new chunks.
 //!
-//! A live block's two ends pin about one chunk together. With `B` long blocks live in a pool of `P` pages, chunks of `c` pages
-//! lose about `B·c/2` pages, which is the share `B·c/(2·P)` of the pool, and cost `P/c` driver calls. Minimised together, at a fixed rate of exchange
-//! between shares and calls, `c = P/(R·√B)`. `R` is larger where memory counts for more (`budget`).
+//! The two ends of a live block pin about one chunk together. With `B` long blocks live in a pool of `P` pages, chunks
+//! of `c` pages lose about `B·c/2` pages, which is the share `B·c/(2·P)` of the pool, and cost `P/c` driver calls. The
+//! minimum of both together, at a fixed rate of exchange between shares and calls, is `c = P/(R·√B)`. `R` is larger
+//! where memory counts for more (`budget`).
 
-/// Pages of the largest chunk that is chosen: it costs the driver hardly more than a small one, and a larger one saves nothing.
+/// Pages of the largest chunk: it costs the driver hardly more than a small one, and a larger one saves nothing.
 const LARGEST: u64 = 32;
 
-/// Pages of the largest chunk for a pool that comes to hold so many `pages`, with so many blocks of a page and more: a power of two.
+/// Pages of the largest chunk for a pool of `pages` with this many blocks of at least a page: a power of two.
 pub(crate) fn largest_chunk(pages: u64, long_blocks: u64, rate: f64) -> u64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -26,7 +27,7 @@ mod tests {
     const GIB: u64 = 512;
 
     #[test]
-    fn larger_pools_have_larger_chunks_and_more_blocks_smaller_ones() {
+    fn chunks_grow_with_the_pool_and_shrink_with_the_number_of_blocks() {
         for (pages, blocks, rate, largest) in [
             (0, 0, 40.0, 1),
             (GIB, 1, 40.0, 8),

@@ -1,19 +1,19 @@
-//! What was seen of a pool's need.
+//! What the pool needed lately.
 
-/// One part in so many of the most that was live is next to nothing.
-const NEXT_TO_NOTHING: u64 = 16;
+/// A pool is nearly empty when it holds one `NEARLY_EMPTY`th of its live peak.
+const NEARLY_EMPTY: u64 = 16;
 
-/// Since memory was given back last. Bytes and counts.
+/// Since memory was last given back. Bytes and counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
-    /// The most that was live when a request took the slow path.
+    /// The most bytes live when a request took the slow path.
     pub peak: u64,
-    /// How often one stream was made to wait for another since the pool grew last.
+    /// Waits of one stream for another since the pool last grew.
     pub waits: u32,
 }
 
 impl History {
-    /// A request takes the slow path, with so many bytes live then.
+    /// A request takes the slow path with `live` bytes live.
     pub fn needed(&mut self, live: u64) {
         self.peak = self.peak.max(live);
     }
@@ -23,15 +23,15 @@ impl History {
         self.waits = self.waits.saturating_add(1);
     }
 
-    /// The pool grew: that may have been enough.
+    /// The pool grew, which may end the waits.
     pub fn grew(&mut self) {
         self.waits = 0;
     }
 
-    /// Memory was given back, with so many bytes live: what was needed before says nothing any more. Returns whether next to nothing is
-    /// held now, so that something else begins.
+    /// Memory was given back, with `live` bytes live: earlier needs no longer count. Returns whether the pool is nearly
+    /// empty, so that a new phase begins.
     pub fn gave_back(&mut self, live: u64, held: u64) -> bool {
-        let ended = held <= self.peak / NEXT_TO_NOTHING;
+        let ended = held <= self.peak / NEARLY_EMPTY;
         self.peak = live;
         ended
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_not_needed_and_an_empty_pool_is_as_new() {
+    fn giving_memory_back_resets_the_peak() {
         let mut history = History::default();
         history.needed(1600);
         history.needed(800);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_ends_the_count_of_waits() {
+    fn growth_resets_the_count_of_waits() {
         let mut history = History::default();
         (0..20).for_each(|_| history.waited());
         assert_eq!(history.waits, 20);

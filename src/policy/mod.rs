@@ -1,7 +1,8 @@
-//! What the slow path does next, how large a chunk, how much time: pure decisions, without a lock, a driver or a clock.
+//! Decisions of the slow path: the next step, the size of a chunk, the time budget. Pure: no lock, no driver, no clock.
 //!
-//! `next` says what to do, `chunk` how large a new chunk is, `budget` what all of it may cost, `history` what was seen of the
-//! pool's need. Every constant of these decisions is in this folder: each is a cost, a fraction or a bound, with its reason.
+//! `next` chooses the next step, `chunk` the size of a new chunk, `budget` the time that steps may cost; `history`
+//! records what the pool needed. All constants of these decisions are in this folder: each is a cost, a fraction or a
+//! bound, with its reason.
 
 pub(crate) mod budget;
 pub(crate) mod chunk;

@@ -1,9 +1,9 @@
-//! What is told about an address that is not the start of a live block.
+//! The errors for an address that is not the start of a live block.
 
 use crate::error::Error;
 use crate::units::Address;
 
-/// `ours`: it may have been memory of the pool. `around`: the live block that it lies in, and its length.
+/// `ours`: the address may have been memory of the pool. `around`: the live block that it lies in, and its length.
 #[cold]
 pub(crate) fn bad_free(at: Address, ours: bool, around: Option<(Address, u64)>) -> Error {
     let text = match around {
@@ -17,7 +17,7 @@ pub(crate) fn bad_free(at: Address, ours: bool, around: Option<(Address, u64)>) 
     Error::BadFree(text.into())
 }
 
-/// A block that is live, and another's.
+/// The error for a live block of another framework.
 pub(crate) fn of_another_framework(at: Address) -> Error {
     Error::BadFree(format!("{at} is a block of another framework: free it where it was allocated").into())
 }

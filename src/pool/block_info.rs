@@ -1,47 +1,47 @@
-//! For callers that keep books of their own about blocks: what a block is, and what it was when it went.
+//! Block info, for callers that keep state of their own per block.
 
 use super::bad_free::of_another_framework;
 use super::cache::stream::Stream;
 use super::device::device_pool::DevicePool;
-use super::device::free::{Behind, record_use};
+use super::device::free::{FreeAfter, record_use};
 use super::fallback::device::Device;
 use super::fallback::ledger::Block;
 use super::pool::Pool;
-use crate::block::{Header, Place};
+use crate::block::{CellRef, Header};
 use crate::error::Result;
 use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
-/// A live block, as its user knows it.
+/// A live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// The device it is on.
+    /// The block's device.
     pub device: i32,
-    /// Its length.
+    /// The block's length in bytes.
     pub bytes: u64,
-    /// How many bytes were asked for.
+    /// The bytes requested.
     pub requested: u64,
 }
 
 impl BlockInfo {
     #[inline]
-    fn new(device: DeviceId, place: Place<'_>, header: Header) -> Self {
+    fn new(device: DeviceId, cell: CellRef<'_>, header: Header) -> Self {
         let bytes = header.granules() * GRANULE;
-        Self { device: device.0 as i32, bytes, requested: bytes - u64::from(place.slack()) }
+        Self { device: device.0 as i32, bytes, requested: bytes - u64::from(cell.slack()) }
     }
 
     fn of_block(device: DeviceId, block: &Block) -> Self {
         Self { device: device.0 as i32, bytes: block.bytes, requested: block.requested }
     }
 
-    /// For a block that is about to go: its info, if it is that framework's.
+    /// Inspects a block that is freed: returns its info if it belongs to framework `tag`.
     #[inline(always)]
-    pub(crate) fn of_tag(tag: u8) -> impl Fn(&Stream, Place<'_>, Header) -> Option<Self> {
-        move |stream, place, header| (header.tag() == tag).then(|| Self::new(stream.gpu.device, place, header))
+    pub(crate) fn of_tag(tag: u8) -> impl Fn(&Stream, CellRef<'_>, Header) -> Option<Self> {
+        move |stream, cell, header| (header.tag() == tag).then(|| Self::new(stream.gpu.device, cell, header))
     }
 }
 
 impl Pool {
-    /// The block that starts at `at`, which framework `tag` asked for, and the stream of its allocation.
+    /// The block that starts at `at` and belongs to framework `tag`, and the stream of its allocation.
     ///
     /// # Errors
     /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts there.
@@ -55,9 +55,10 @@ impl Pool {
         }
     }
 
-    /// Frees a block of framework `tag` in the order of the stream of its allocation, and behind what `current` has now, where there is such a stream: for frameworks whose users free while another stream than that is current, and may
-    /// have used the block there. A private pool's memory stays in the order of its own stream, and nothing is asked of a captured one.
-    /// The stream of the allocation must be alive.
+    /// Frees a block of framework `tag` in the order of the stream of its allocation, which must be alive, and after
+    /// the work that `current` has now, if given. This is for frameworks whose users free a block while another stream
+    /// is current, on which they may have used it. A private pool's memory stays in the order of its own stream, and a
+    /// captured stream gets no event.
     ///
     /// # Errors
     /// [`BadFree`](crate::error::Error::BadFree) if no live block of that framework starts at `at`; nothing was changed.
@@ -65,7 +66,7 @@ impl Pool {
         self.free_slow_while(at, current, tag)
     }
 
-    /// The same for a block that the fast path did not take.
+    /// Frees a block that the fast path declined.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_slow_while(&self, at: Address, current: Option<StreamHandle>, tag: u8) -> Result<BlockInfo> {
@@ -87,10 +88,10 @@ impl Pool {
                 if captured { Ok(()) } else { record_use(pool, &found.stream, at) }
             });
             if let Err(error) = noted {
-                tracing::debug!(device = info.device, %error, "a free does not wait for the stream that was current");
+                tracing::debug!(device = info.device, %error, "the use on the current stream was not recorded for a free");
             }
         }
-        self.free_slow(at, stream, Behind::Stream)?;
+        self.free_slow(at, stream, FreeAfter::Stream)?;
         Ok(info)
     }
 }
@@ -101,8 +102,8 @@ fn block_info(pool: &DevicePool, at: Address, tag: u8) -> Result<(BlockInfo, Str
     if header.tag() != tag {
         return Err(of_another_framework(at));
     }
-    let place = pool.layout.table.place(start).ok_or_else(|| pool.bad_free(at))?;
+    let cell = pool.layout.table.cell(start).ok_or_else(|| pool.bad_free(at))?;
     let stream = pool.streams.by_slot(header.stream()).ok_or_else(|| pool.bad_free(at))?.handle;
     let private = header.is_special() && pool.state.lock().graphs.pool_of(start).is_some();
-    Ok((BlockInfo::new(pool.device(), place, header), stream, private))
+    Ok((BlockInfo::new(pool.device(), cell, header), stream, private))
 }

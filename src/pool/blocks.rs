@@ -1,25 +1,25 @@
-//! Giving blocks out and taking them back: the fast path first, then what the stream's cache and free memory can do without waiting, then
-//! the slow path.
+//! Malloc and free: the fast path first, then the stream's cache and free memory as far as no wait is needed, then the
+//! slow path.
 
 use super::cache::fast::{self, Declined, slack};
 use super::cache::stream::Stream;
 use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
 use super::device::device_pool::DevicePool;
-use super::device::free::{Behind, free, give_back};
+use super::device::free::{FreeAfter, free, give_back};
 use super::device::malloc::{allocate, allocate_captured, allocate_ready, refill};
 use super::device::need::Failure;
 use super::fallback::driver_ordered::DriverOrdered;
 use super::pool::{Found, Pool};
 use super::report::text;
-use crate::block::{Header, Place, block_granules};
+use crate::block::{CellRef, Header, block_granules};
 use crate::driver;
 use crate::error::{Error, Result};
 use crate::units::{Address, StreamHandle};
 
-/// What a free sees of the block before it goes: its answer comes back where the block was taken, and `None` refuses.
-pub(crate) trait Look<T>: Fn(&Stream, Place<'_>, Header) -> Option<T> {}
-impl<T, F: Fn(&Stream, Place<'_>, Header) -> Option<T>> Look<T> for F {}
+/// Inspects a block before it is freed: `None` declines the free, any other result is returned.
+pub(crate) trait Inspect<T>: Fn(&Stream, CellRef<'_>, Header) -> Option<T> {}
+impl<T, F: Fn(&Stream, CellRef<'_>, Header) -> Option<T>> Inspect<T> for F {}
 
 impl Pool {
     /// Allocates `bytes` on `device`, usable on `stream` from now on. 0 bytes give the null address.
@@ -34,14 +34,14 @@ impl Pool {
         }
     }
 
-    /// The same from the cache of a stream that this thread used lately, or nothing. Neither waits for the GPU nor panics, so that callers
-    /// need no guard around it.
+    /// Serves a request from the cache of a stream that this thread used lately, or returns `None`. Never waits for the
+    /// GPU nor panics, so callers need no guard.
     #[inline(always)]
     pub(crate) fn malloc_fast(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
         fast::find(self.id, device, stream)?.malloc(bytes, tag)
     }
 
-    /// What [`Pool::malloc_fast`] did not serve.
+    /// Serves a request that [`Pool::malloc_fast`] declined.
     ///
     /// # Errors
     /// As [`Pool::malloc`].
@@ -59,8 +59,9 @@ impl Pool {
         }
     }
 
-    /// Serves a request from the stream's cache or from free memory that it may use as it is: nothing that waits, and no lock under which
-    /// anybody waits for the GPU or calls back. Else what is known of the stream.
+    /// Serves a request from the stream's cache or from free memory that it may use at once. Does not wait, and takes
+    /// no lock under which other threads wait for the GPU or run callbacks. Otherwise returns what is known of the
+    /// stream.
     fn malloc_now(
         &self,
         bytes: u64,
@@ -70,31 +71,32 @@ impl Pool {
     ) -> std::result::Result<Address, Option<Found>> {
         let stream = fast::find(self.id, device, stream).ok_or(None)?;
         let known = self.recognise(stream)? && !stream.gpu.is_capturing();
-        let pool = self.open_of(stream).filter(|_| known).ok_or_else(|| keep(self.id, stream, false))?;
+        let pool = self.open_of(stream).filter(|_| known).ok_or_else(|| found_stream(self.id, stream, false))?;
         let served = stream.malloc_or(bytes, tag, |granules| refill(pool, stream, granules));
-        let (at, peak) = served.ok_or_else(|| keep(self.id, stream, false))?;
+        let (at, peak) = served.ok_or_else(|| found_stream(self.id, stream, false))?;
         if peak {
-            pool.live_peak.rose(&pool.streams, stream);
+            pool.live_peak.exceeded_mark(&pool.streams, stream);
         }
         Ok(at)
     }
 
-    /// Whether a stream is certainly the one that its handle names, and not captured. Else what is known of it.
+    /// Whether the handle certainly names this stream, which is not captured. The error holds what is known of the
+    /// stream.
     fn recognise(&self, stream: &Stream) -> std::result::Result<bool, Option<Found>> {
         match stream.standing() {
             Standing::Stale => Err(None),
-            Standing::Captured => Err(keep(self.id, stream, true)),
+            Standing::Captured => Err(found_stream(self.id, stream, true)),
             Standing::Current => Ok(stream.is_durable() || stream.gpu.capabilities.stream_identity),
         }
     }
 
-    /// Serves a request as [`Pool::malloc`] if that takes no wait: for callers that hold a lock which others need meanwhile.
+    /// Serves a request as [`Pool::malloc`] if that needs no wait: for callers with a lock that other threads need.
     #[inline]
     pub fn try_malloc(&self, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Option<Address> {
         self.malloc_fast(bytes, device, stream, tag).or_else(|| self.malloc_without_wait(bytes, device, stream, tag))
     }
 
-    /// What [`Pool::malloc_fast`] did not serve, if that takes no wait.
+    /// Serves a request that [`Pool::malloc_fast`] declined, if that needs no wait.
     #[cold]
     #[inline(never)]
     pub(crate) fn malloc_without_wait(
@@ -107,8 +109,8 @@ impl Pool {
         self.malloc_now(bytes, device, stream, tag).ok()
     }
 
-    /// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of
-    /// pinned memory. Takes what is proven unused, or grows; waits only where neither is possible.
+    /// Allocates memory that no queued work uses, so the host may touch it at once: for pools of pinned memory. Takes
+    /// unowned memory or grows; waits only if neither is possible.
     ///
     /// # Errors
     /// As [`Pool::malloc`].
@@ -121,8 +123,8 @@ impl Pool {
         )
     }
 
-    /// As [`Pool::malloc`], and on a stream that is being captured without [`Pool::private_begin`] from a private pool that
-    /// this capture has to itself, until [`Pool::release_captures`].
+    /// As [`Pool::malloc`]. On a stream that is being captured without [`Pool::private_begin`], allocates from a
+    /// private pool of that capture, which lasts until [`Pool::release_captures`].
     ///
     /// # Errors
     /// As [`Pool::malloc`].
@@ -140,8 +142,7 @@ impl Pool {
         }
     }
 
-    /// Calls `allocate` for the granules that a request needs, if it can be made here at all; `ordered` where the driver's pool serves the
-    /// device.
+    /// Calls `allocate` with the granules that a request needs, or `ordered` if the driver's pool serves the device.
     fn allocate_by(
         &self,
         found: Option<Found>,
@@ -161,12 +162,12 @@ impl Pool {
                 Failure::Memory(bytes, shortage) => text::out_of_memory(pool, bytes, &shortage),
                 Failure::Other(error) => error,
             })?;
-            pool.set_asked(at, |granules| slack(granules, bytes));
+            pool.set_slack(at, |granules| slack(granules, bytes));
             Ok(at)
         })
     }
 
-    /// How many granules a request needs, if it can be made here at all.
+    /// The granules that a request needs. Fails if no pool can serve it here.
     pub(crate) fn granules(&self, bytes: u64, device: i32) -> Result<u64> {
         if driver::process::is_forked() {
             return Err(Error::Forked);
@@ -182,7 +183,7 @@ impl Pool {
         Ok(block_granules(bytes))
     }
 
-    /// Frees the block that starts at `at`, in the order of `stream`. The null address is fine.
+    /// Frees the block that starts at `at`, in the order of `stream`. Ignores the null address.
     ///
     /// # Errors
     /// [`Error::BadFree`] if no live block starts there; nothing was changed.
@@ -190,23 +191,25 @@ impl Pool {
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
         match self.free_fast(at, stream, |_, _, _| Some(())) {
             Some(()) => Ok(()),
-            None => self.free_slow(at, stream, Behind::Stream),
+            None => self.free_slow(at, stream, FreeAfter::Stream),
         }
     }
 
-    /// The same into the cache of a stream that this thread used lately, or not at all. Neither waits for the GPU nor panics.
+    /// Frees into the cache of a stream that this thread used lately, or returns `None`. Never waits for the GPU nor
+    /// panics.
     #[inline(always)]
-    pub(crate) fn free_fast<T>(&self, at: Address, stream: StreamHandle, look: impl Look<T>) -> Option<T> {
-        fast::find_for(self.id, at, stream)?.free(at, look)
+    pub(crate) fn free_fast<T>(&self, at: Address, stream: StreamHandle, inspect: impl Inspect<T>) -> Option<T> {
+        fast::find_for(self.id, at, stream)?.free(at, inspect)
     }
 
-    /// What [`Pool::free_fast`] did not take, in the order of `stream` and behind what else may use it.
+    /// Frees a block that [`Pool::free_fast`] declined, in the order of `stream`. It is reused after the
+    /// work that `after` names.
     ///
     /// # Errors
     /// As [`Pool::free`].
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_slow(&self, at: Address, stream: StreamHandle, behind: Behind) -> Result<()> {
+    pub(crate) fn free_slow(&self, at: Address, stream: StreamHandle, after: FreeAfter) -> Result<()> {
         if at.0 == 0 {
             return Ok(());
         }
@@ -215,35 +218,35 @@ impl Pool {
             Err(found) => {
                 let device = self.device_of(at)?;
                 if let Some(pool) = self.device(device)?.driver_ordered() {
-                    return pool.free(at, stream, behind);
+                    return pool.free(at, stream, after);
                 }
                 self.on_stream(found, device, stream, |pool, found| {
-                    free(pool, &found.stream, at, behind, found.captured)
+                    free(pool, &found.stream, at, after, found.captured)
                 })
             }
         }
     }
 
-    /// Takes a block back into the cache of a stream that this thread used lately. `events`: also where that takes one, which might have to
-    /// wait for room in the stream's queue. Else what is known of the stream.
+    /// Frees a block into the cache of a stream that this thread used lately. `events`: whether an event may be
+    /// recorded, which may wait for space in the stream's queue. Otherwise returns what is known of the stream.
     pub(super) fn free_now<T>(
         &self,
         at: Address,
         stream: StreamHandle,
         events: bool,
-        look: impl Look<T>,
+        inspect: impl Inspect<T>,
     ) -> std::result::Result<T, Option<Found>> {
         let stream = fast::find_for(self.id, at, stream).ok_or(None)?;
         if !self.recognise(stream)? {
-            return Err(keep(self.id, stream, false));
+            return Err(found_stream(self.id, stream, false));
         }
-        let mut taken = stream.free_or_spill(at, false, &look);
+        let mut taken = stream.free_or_spill(at, false, &inspect);
         if let (Err(Declined::Event), true) = (&taken, events)
             && stream.record_own(false).is_ok()
         {
-            taken = stream.free_or_spill(at, true, &look);
+            taken = stream.free_or_spill(at, true, &inspect);
         }
-        let (seen, left) = taken.map_err(|_| keep(self.id, stream, false))?;
+        let (seen, left) = taken.map_err(|_| found_stream(self.id, stream, false))?;
         if let Some((block, pool)) = left.zip(self.open_of(stream)) {
             give_back(pool, stream, block);
         }
@@ -256,24 +259,23 @@ impl Pool {
         self.free_fast(at, stream, |_, _, _| Some(())).is_some() || self.free_without_wait(at, stream)
     }
 
-    /// What [`Pool::free_fast`] did not take, if that takes no wait and no event. Returns whether it did.
+    /// Frees a block that [`Pool::free_fast`] declined, if that needs no wait and no event. Returns whether it did.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_without_wait(&self, at: Address, stream: StreamHandle) -> bool {
         self.free_now(at, stream, false, |_, _, _| Some(())).is_ok()
     }
 
-    /// Frees a block as [`Pool::free`], and also behind what the stream of the allocation has now, whether it is still alive or not: for
-    /// callers that free on whatever stream happens to be current.
+    /// Frees a block as [`Pool::free`], and also after the work that the stream of the allocation has now, whether that
+    /// stream is still alive or not: for callers that free on the current stream, whichever it is.
     ///
     /// # Errors
     /// As [`Pool::free`].
     pub fn free_behind_both(&self, at: Address, stream: StreamHandle) -> Result<()> {
-        self.free_slow(at, stream, Behind::Allocation)
+        self.free_slow(at, stream, FreeAfter::BothStreams)
     }
 
-    /// The same behind everything that the device has now, whoever queued it: for memory that was in hands that do not
-    /// say which streams used it.
+    /// Frees a block after all work that the device has now: for memory whose users do not tell which streams used it.
     ///
     /// # Errors
     /// As [`Pool::free`].
@@ -283,16 +285,16 @@ impl Pool {
         }
         let device = self.device_of(at)?;
         if let Some(pool) = self.device(device)?.driver_ordered() {
-            return pool.free(at, StreamHandle::LEGACY, Behind::Everything);
+            return pool.free(at, StreamHandle::LEGACY, FreeAfter::AllStreams);
         }
         self.on_stream(None, device, StreamHandle::LEGACY, |pool, found| {
-            free(pool, &found.stream, at, Behind::Everything, found.captured)
+            free(pool, &found.stream, at, FreeAfter::AllStreams, found.captured)
         })
     }
 }
 
-/// A stream of this thread's recent ones, to be kept beyond what the fast path may.
-fn keep(pool: u64, stream: &Stream, captured: bool) -> Option<Found> {
+/// A counted reference to a recent stream of this thread, for use outside the fast path.
+fn found_stream(pool: u64, stream: &Stream, captured: bool) -> Option<Found> {
     let stream = thread_cache::recall(pool, stream.gpu.device.0 as i32, stream.handle)?;
     Some(Found { stream, captured })
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::units::{Address, StreamHandle};
 
 impl Pool {
-    /// Sends allocations on streams that `takes` accepts to private pool `id`, and holds that pool.
+    /// Routes allocations on streams that `takes` accepts to private pool `id`, and adds a reference to that pool.
     ///
     /// # Errors
     /// See [`Error`](crate::error::Error).
@@ -20,12 +20,12 @@ impl Pool {
     /// Ends the newest [`Pool::private_begin`] of this id.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::error::Error::NotFound) if none is under way.
+    /// [`Error::NotFound`](crate::error::Error::NotFound) if there is none.
     pub fn private_end(&self, device: i32, id: u128) -> Result<()> {
         captures::end(self.device(device)?.arena(PRIVATE_POOLS)?, id)
     }
 
-    /// Lets go of one hold; with the last, the pool's memory goes back to everybody.
+    /// Drops a reference; with the last, the pool's memory becomes unowned.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown id.
@@ -33,7 +33,7 @@ impl Pool {
         captures::release(self.device(device)?.arena(PRIVATE_POOLS)?, id)
     }
 
-    /// Takes one more hold on private pool `id`, which is made if there is none.
+    /// Adds a reference to private pool `id`, which is made if there is none.
     ///
     /// # Errors
     /// See [`Error`](crate::error::Error).
@@ -42,7 +42,7 @@ impl Pool {
         Ok(())
     }
 
-    /// How many holds there are on private pool `id`; 0 for an unknown one.
+    /// The number of references to private pool `id`; 0 for an unknown one.
     ///
     /// # Errors
     /// See [`Error`](crate::error::Error).
@@ -61,18 +61,18 @@ impl Pool {
         Ok(pool.state.lock().graphs.pool_of(start))
     }
 
-    /// Makes a block live again that private pool `id` gave out on `stream` before, at its own address.
+    /// Makes a block live again at its own address; private pool `id` gave it out before on `stream`.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown pool; [`Error::Busy`](crate::error::Error::Busy) if the pool has
-    /// not all of that memory free.
+    /// [`Error::NotFound`](crate::error::Error::NotFound) for an unknown pool;
+    /// [`Error::Busy`](crate::error::Error::Busy) if part of that memory is not free in the pool.
     pub fn private_restore(&self, id: u128, at: Address, bytes: u64, stream: StreamHandle, tag: u8) -> Result<()> {
         let device = self.device_of(at)?;
         self.on_stream(None, device, stream, |pool, found| captures::restore(pool, id, (at, bytes), &found.stream, tag))
     }
 
-    /// Gives the memory back that captures took which nobody had announced, once the device is done with it; what is
-    /// still live there follows when it is freed. Their graphs must not run again. Returns how many captures that were.
+    /// Gives back the memory of unannounced captures once the device is done with it; blocks still live there follow
+    /// when they are freed. The graphs of these captures must not run again. Returns the number of captures.
     ///
     /// # Errors
     /// See [`Error`](crate::error::Error).

@@ -1,4 +1,4 @@
-//! How much a pool may hold, and giving back what it need not.
+//! Limits, trimming and pressure callbacks.
 
 use super::device::pressure::Callback;
 use super::pool::Pool;
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::units::DeviceId;
 
 impl Pool {
-    /// Gives free memory back to the driver until at most `keep` bytes are held; returns how many went.
+    /// Gives free memory back to the driver until at most `keep` bytes are held. Returns the bytes given back.
     ///
     /// # Errors
     /// The driver's, if it refused.
@@ -16,14 +16,14 @@ impl Pool {
 
     /// Trims every device that was used.
     pub fn trim_all(&self) {
-        for home in self.opened() {
-            if let Err(error) = home.trim(0) {
-                tracing::warn!(device = %home.device(), %error, "trim");
+        for device in self.opened() {
+            if let Err(error) = device.trim(0) {
+                tracing::warn!(device = %device.device(), %error, "trimming failed");
             }
         }
     }
 
-    /// Sets the most bytes to hold on a device; 0 for no limit. What is held above it stays until trimmed.
+    /// Sets the most bytes that the pool may hold on a device; 0 for no limit. Memory above it stays until a trim.
     ///
     /// # Errors
     /// See [`Error`].
@@ -53,15 +53,15 @@ impl Pool {
         Ok(if limit == u64::MAX { 0 } else { limit })
     }
 
-    /// Adds somebody to ask before a request fails; the number names him.
+    /// Adds a callback that is asked for memory before a request fails. Returns its id.
     pub fn add_pressure_callback(&self, callback: Callback) -> u64 {
         self.pressure.add(callback)
     }
 
-    /// Removes him. A call under way on another thread may still be running.
+    /// Removes a callback. A call on another thread may still be running.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an unknown number.
+    /// [`Error::NotFound`] for an unknown id.
     pub fn remove_pressure_callback(&self, id: u64) -> Result<()> {
         if self.pressure.remove(id) {
             return Ok(());
@@ -71,8 +71,8 @@ impl Pool {
         ))
     }
 
-    /// Asks for memory on behalf of another source on the same device: gives idle memory of this pool back, and asks those
-    /// who were added. Says whether anything was given.
+    /// Gets memory for another consumer on the same device: trims this pool and calls its callbacks. Returns whether
+    /// that gave any.
     pub(crate) fn relieve(&self, device: DeviceId, bytes: u64) -> bool {
         let trimmed = self.trim_spare(device) > 0;
         self.pressure.call(device, bytes) | trimmed

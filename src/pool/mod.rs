@@ -1,4 +1,4 @@
-//! Forebay's own pool of one process: the arena behind locks, with limits, lifetimes and the driver.
+//! The pool of one process: the arena behind locks, with limits, lifetimes and the driver.
 //!
 //! ```text
 //!   Pool            every device of one driver; which thread uses which stream
@@ -8,7 +8,7 @@
 //!       └ DriverOrdered  the driver's stream-ordered pool, where there is no virtual memory management
 //! ```
 //!
-//! `shared` holds the one pool of the process that every framework uses.
+//! `shared` holds the pool that all frameworks of the process share.
 
 mod bad_free;
 mod block_info;
@@ -31,7 +31,7 @@ mod streams;
 pub use block_info::BlockInfo;
 pub use cache::stream::TAGS;
 pub use device::device_pool::DevicePool;
-pub(crate) use device::free::Behind;
+pub(crate) use device::free::FreeAfter;
 pub use device::observer::{Mapping, Observer};
 pub use device::pressure::Callback;
 pub(crate) use device::state::Export;

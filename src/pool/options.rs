@@ -1,14 +1,14 @@
-//! What a pool can be told, by its options or by variables of the same names.
+//! The options of a pool, and the environment variables that set them.
 
 use crate::driver::Choice;
 
 use crate::error::{Error, Result};
 
-/// The smallest [`Options::max_chunk`]: what GPUs map at least.
+/// The smallest [`Options::max_chunk`]: the granularity of current GPUs.
 const LEAST_CHUNK: u64 = 2 << 20;
 
-/// Every variable that means something: to this library, to the Python package, to the repository's tests and tools. Any other
-/// `FOREBAY_*` is taken for a slip of the pen, which would mean no limit where one was wanted.
+/// Every variable that this library, the Python package, or the repository's tests and tools read. Any other
+/// `FOREBAY_*` is refused as a probable typo, which could mean no limit where one was wanted.
 const VARIABLES: [&str; 17] = [
     "FOREBAY_DRIVER",
     "FOREBAY_LIMIT",
@@ -28,7 +28,8 @@ const VARIABLES: [&str; 17] = [
     "FOREBAY_UPSTREAM",
     "FOREBAY_GPU_DIR",
 ];
-/// How others begin: the tests', CMake's for the package's folder, and what Kubernetes sets where a service is called forebay.
+/// Prefixes of other variables: of the tests, of CMake for the package's folder, and of Kubernetes for a service called
+/// forebay.
 const OTHERS: [&str; 5] = ["FOREBAY_TEST_", "FOREBAY_ROOT", "FOREBAY_DIR", "FOREBAY_SERVICE_", "FOREBAY_PORT"];
 
 /// Where a pool's memory lies.
@@ -37,41 +38,41 @@ pub enum Location {
     /// On each device.
     #[default]
     Device,
-    /// Pinned on the host, for each device's streams apart.
+    /// Pinned on the host, with a pool for each device's streams.
     Host {
-        /// Which NUMA node; `None`: the one nearest to the device, as far as the driver knows.
+        /// The NUMA node; `None`: the one nearest to the device, if the driver knows it.
         numa_node: Option<u32>,
     },
 }
 
-/// How a pool behaves. The defaults are what almost everybody wants.
+/// How a pool behaves. The defaults suit nearly every program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Which driver; `None`: `FOREBAY_DRIVER`, else CUDA.
+    /// The driver; `None`: `FOREBAY_DRIVER`, else CUDA.
     pub driver: Option<Choice>,
-    /// Most physical memory to hold per device, in bytes; 0: no limit but the device's. `FOREBAY_LIMIT`.
+    /// Most bytes of physical memory per device; 0: no limit but the device's. `FOREBAY_LIMIT`.
     pub limit: u64,
     /// The same as a share of the device's memory, in (0, 1]; 0: none. The smaller of both counts. `FOREBAY_FRACTION`.
     pub fraction: f64,
     /// Largest chunk in bytes, a power of two of 2 MiB or more; 0: chunks follow the pool's size. `FOREBAY_MAX_CHUNK`.
     pub max_chunk: u64,
-    /// Where its memory lies.
+    /// Where the pool's memory lies.
     pub location: Location,
-    /// Take new memory rather than wait for another stream's. `FOREBAY_GROW_FIRST`.
+    /// Whether to take new memory rather than wait for another stream's. `FOREBAY_GROW_FIRST`.
     pub grow_first: bool,
-    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only when asked
-    /// for. `FOREBAY_GIVE_BACK_MS`.
+    /// Milliseconds after which a thread of the pool gives unneeded memory back to the driver; 0: only a trim does.
+    /// `FOREBAY_GIVE_BACK_MS`.
     pub give_back_ms: u32,
 }
 
 impl Options {
-    /// The defaults, changed by the environment.
+    /// The defaults, with the values of the environment variables.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a variable that cannot be read as what it stands for, and for a `FOREBAY_*` that means nothing.
+    /// [`Error::Invalid`] for a variable whose value cannot be read, and for an unknown `FOREBAY_*`.
     pub fn from_environment() -> Result<Self> {
         std::env::vars_os().try_for_each(|(name, _)| check_name(&name.to_string_lossy()))?;
-        // What is no text is told as a bad value, not passed over.
+        // A value that is not UTF-8 becomes a bad value instead of being ignored.
         Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
@@ -109,7 +110,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether the values are in range, as far as that can be told without a device.
+    /// Checks the ranges that do not depend on a device.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the option, its value and what it takes.
@@ -148,7 +149,7 @@ pub(crate) fn effective_limit(total: u64, bytes: u64, fraction: f64) -> u64 {
     bytes.min(share.max(1))
 }
 
-/// Whether a variable of this name, if it is one of ours, means something.
+/// Refuses an unknown variable name that begins with `FOREBAY_`.
 fn check_name(name: &str) -> Result<()> {
     if !name.starts_with("FOREBAY_") || VARIABLES.contains(&name) || OTHERS.iter().any(|begin| name.starts_with(begin))
     {
@@ -156,13 +157,12 @@ fn check_name(name: &str) -> Result<()> {
     }
     let nearest = VARIABLES.into_iter().min_by_key(|known| strsim::levenshtein(known, name)).unwrap_or_default();
     Err(Error::invalid(format_args!(
-        "the environment variable {name} means nothing here: {nearest} is the nearest that does. Unset it, or correct its name; \
-         known are {}",
+        "unknown environment variable {name}; the nearest known one is {nearest}. Unset it or correct its name; known are {}",
         VARIABLES.join(", ")
     )))
 }
 
-/// Reads `8G`, `512M`, `1048576`: bytes, with K, M, G or T for powers of 1024.
+/// Parses bytes with an optional K, M, G or T for powers of 1024: `8G`, `512M`, `1048576`.
 fn parse_bytes(name: &str, text: &str) -> Result<u64> {
     let wrong = || Error::invalid(format_args!("{name} is \"{text}\"; it takes bytes like 1073741824, 512M, 8G or 1T"));
     let trimmed = text.trim();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_documents() {
+    fn documented_values_are_read() {
         assert_eq!(read("FOREBAY_LIMIT", "8G").map(|o| o.limit), Ok(8 << 30));
         assert_eq!(read("FOREBAY_LIMIT", " 12 ").map(|o| o.limit), Ok(12));
         assert_eq!(read("FOREBAY_MAX_CHUNK", "32m").map(|o| o.max_chunk), Ok(32 << 20));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest_by_name() {
+    fn other_values_are_refused_by_name() {
         for (name, value) in [
             ("FOREBAY_LIMIT", ""),
             ("FOREBAY_LIMIT", "-1"),

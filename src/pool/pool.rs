@@ -1,4 +1,4 @@
-//! The pool as its callers see it: every device of one driver.
+//! The pool for its callers: all devices of one driver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use super::cache::stream_fences::Standing;
 use super::cache::thread_cache;
 use super::device::device_pool::DevicePool;
 use super::device::free::record_use;
-use super::device::pressure::{Pressure, Source, Spare, announce};
+use super::device::pressure::{Pressure, Source, Trim, add_pool};
 use super::device::scavenger::Scavenger;
 use super::fallback::device::{Device, PRIVATE_POOLS};
 use super::options::{Location, Options};
@@ -21,27 +21,27 @@ use crate::driver::{self, Choice, Driver};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// One memory pool per device, shared by whoever holds this.
+/// One memory pool per device, shared by all holders of this.
 ///
-/// Any thread may call anything. Blocks are freed in the order of the stream given to [`Pool::free`];
-/// a stream handle must be alive in the call that passes it, and is not used after that call unless it
-/// is a default stream, registered, or recorded as a further user of a live block.
+/// Any thread may call any function. Blocks are freed in the order of the stream given to [`Pool::free`]. A stream
+/// handle must be alive in the call that passes it. It is not used after that call unless it is a default stream,
+/// registered, or recorded as a further user of a live block.
 #[derive(Debug)]
 pub struct Pool {
     pub(super) id: u64,
     driver: Arc<dyn Driver>,
     options: Options,
     devices: Arc<Devices>,
-    /// One device is opened at a time. What looks after those that are.
+    /// Locked while a device is opened. The threads of the open devices.
     opening: Mutex<Vec<Scavenger>>,
     pub(crate) pressure: Arc<Pressure>,
 }
 
-/// A pool's devices, as other pools know them, which may ask them for memory and keep nothing alive by that but this.
+/// A pool's devices, which other pools may ask for memory. The reference keeps nothing else alive.
 #[derive(Debug)]
 pub(super) struct Devices {
     open: Box<[OnceLock<Device>]>,
-    /// Whether the pool has ended. Read-locked by who uses its devices without holding the pool.
+    /// Whether the pool has ended. Read-locked by code that uses the devices without a reference to the pool.
     ended: RwLock<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Devices {
     }
 }
 
-impl Spare for Devices {
+impl Trim for Devices {
     fn trim(&self, device: DeviceId) -> u64 {
         let ended = self.ended.read();
         let open = self.open.get(device.0 as usize).and_then(OnceLock::get).filter(|_| !*ended);
@@ -63,7 +63,7 @@ impl Spare for Devices {
     }
 }
 
-/// A stream as the fast path left it: what it names, and whether it is known to be captured.
+/// A stream that the fast path found, and whether it is known to be captured.
 pub(super) struct Found {
     pub stream: Arc<Stream>,
     pub captured: bool,
@@ -72,7 +72,7 @@ pub(super) struct Found {
 static IDS: AtomicU64 = AtomicU64::new(1);
 
 impl Pool {
-    /// A pool of its own. Takes no memory before the first request.
+    /// Makes a pool. Takes no memory before the first request.
     ///
     /// # Errors
     /// The driver cannot be used, or an option is out of range.
@@ -103,8 +103,8 @@ impl Pool {
         let devices = Arc::new(Devices::new(driver.device_count()));
         let source = Source { memory: driver.memory(), host: options.location != Location::Device };
         let pressure = Arc::new(Pressure::new(id, source));
-        let spare: std::sync::Weak<dyn Spare> = Arc::downgrade(&devices) as _;
-        announce(id, source, spare);
+        let spare: std::sync::Weak<dyn Trim> = Arc::downgrade(&devices) as _;
+        add_pool(id, source, spare);
         Ok(Arc::new(Self { id, driver, options, devices, opening: Mutex::default(), pressure }))
     }
 
@@ -120,19 +120,19 @@ impl Pool {
         &self.driver
     }
 
-    /// What it was made with.
+    /// The options that the pool was made with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Whether its memory is the host's.
+    /// Whether the pool's memory is pinned memory of the host.
     #[must_use]
     pub fn is_host(&self) -> bool {
         self.options.location != Location::Device
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     #[must_use]
     pub fn device_count(&self) -> u32 {
         self.devices.open.len() as u32
@@ -179,15 +179,15 @@ impl Pool {
         self.devices.opened()
     }
 
-    /// Gives back what a device's pool can spare, if it was ever used. Returns the bytes that went.
+    /// Gives back what a device's pool can spare, if the device was used. Returns the bytes given back.
     pub(crate) fn trim_spare(&self, device: DeviceId) -> u64 {
         self.devices.trim(device)
     }
 
     // ---- blocks --------------------------------------------------------------------------------------
 
-    /// Notes that the block is also used on `stream`, which must live until the block is freed. The block
-    /// is reused only once the work that `stream` has at the time of the free is done.
+    /// Records that the block is also used on `stream`, which must live until the block is freed. The block is reused
+    /// only after the work that `stream` has at the time of the free.
     ///
     /// # Errors
     /// [`Error::BadFree`] if no live block starts at `at`.
@@ -227,7 +227,8 @@ impl Pool {
 
     // ---- streams -------------------------------------------------------------------------------------
 
-    /// Calls `work` with what a handle names on a device: what was `found`, else from this thread's recent streams if it is there.
+    /// Calls `work` with the stream that a handle names on a device: `found`, else from this thread's recent streams,
+    /// else from the list.
     pub(super) fn on_stream<T>(
         &self,
         found: Option<Found>,
@@ -255,12 +256,13 @@ impl Pool {
         Ok(Found { captured: stream.standing() == Standing::Captured, stream })
     }
 
-    /// The device's pool that a stream of this pool is of.
+    /// The device's pool that a stream belongs to.
     pub(super) fn open_of(&self, stream: &Stream) -> Option<&Arc<DevicePool>> {
         self.devices.open.get(stream.gpu.device.0 as usize).and_then(OnceLock::get)?.as_arena()
     }
 
-    /// Promises that `stream` lives until [`Pool::stream_unregister`]: its frees then cost no event.
+    /// Registers a stream: the caller promises that it lives until [`Pool::stream_unregister`], so its frees need no
+    /// events.
     ///
     /// # Errors
     /// See [`Error`].
@@ -268,7 +270,7 @@ impl Pool {
         self.device(device)?.register(stream)
     }
 
-    /// Ends the promise; the stream may be destroyed after this call.
+    /// Ends the registration; the stream may be destroyed after this call.
     ///
     /// # Errors
     /// [`Error::NotFound`] if it was not registered.
@@ -279,26 +281,26 @@ impl Pool {
     /// Destroys a stream that was made for the caller, registered or not. Its queued work still runs.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a default stream. The driver's, and then the stream is as before.
+    /// [`Error::NotFound`] for a default stream. On the driver's error the stream is as before.
     pub fn stream_destroy(&self, device: i32, stream: StreamHandle) -> Result<()> {
-        let home = self.device(device)?;
-        let registered = match home.unregister(stream) {
+        let opened = self.device(device)?;
+        let registered = match opened.unregister(stream) {
             Err(Error::NotFound(_)) if !stream.is_default() => false,
             other => other.map(|()| true)?,
         };
-        if let Err(error) = self.driver.stream_destroy(home.device(), stream) {
+        if let Err(error) = self.driver.stream_destroy(opened.device(), stream) {
             if registered {
-                // The call can be made again.
-                home.register(stream)?;
+                // Registered again, so that the call can be repeated.
+                opened.register(stream)?;
             }
             return Err(error.into());
         }
         Ok(())
     }
 
-    // ---- figures -------------------------------------------------------------------------------------
+    // ---- statistics ----------------------------------------------------------------------------------
 
-    /// A device's figures.
+    /// A device's statistics.
     ///
     /// # Errors
     /// See [`Error`].
@@ -306,7 +308,7 @@ impl Pool {
         self.device(device)?.stats()
     }
 
-    /// One stream's figures; zeros for a stream that was never used.
+    /// One stream's statistics; zeros for a stream that was never used.
     ///
     /// # Errors
     /// See [`Error`].
@@ -314,7 +316,7 @@ impl Pool {
         self.device(device)?.stream_stats(stream)
     }
 
-    /// Makes the present figures the peaks.
+    /// Resets the peaks to the present values.
     ///
     /// # Errors
     /// See [`Error`].
@@ -324,7 +326,7 @@ impl Pool {
         pool.reset_physical_peak()
     }
 
-    /// A page about a device for a person.
+    /// A report about a device for the user.
     ///
     /// # Errors
     /// See [`Error`].
@@ -332,10 +334,10 @@ impl Pool {
         self.device(device)?.report()
     }
 
-    /// Verifies every equation of the pool. Slow; for tests. What other threads allocate or free meanwhile may not fit them.
+    /// Verifies every equation of the pool. Slow; for tests. Concurrent calls of other threads can make it fail.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with a sentence about the first equation that fails.
+    /// [`Error::Invalid`] that names the first equation that fails.
     pub fn check(&self, device: i32) -> Result<()> {
         self.device(device)?.check()
     }
@@ -346,14 +348,14 @@ impl Drop for Pool {
         if driver::process::is_forked() {
             return;
         }
-        // Another pool may be trimming this one: it ends after that, and before this call does.
+        // Another pool may be trimming this one, and finishes first.
         self.opening.get_mut().drain(..).for_each(Scavenger::end);
         let mut ended = self.devices.ended.write();
         *ended = true;
-        for home in self.opened() {
-            home.close();
+        for device in self.opened() {
+            device.close();
         }
-        // This thread's recent streams would keep the emptied pools in memory.
+        // The entries of this thread would keep the closed pools in memory.
         thread_cache::forget(self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! The one pool of the process that every framework's hook uses.
+//! The pool that all frameworks of the process share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,14 +10,14 @@ use crate::driver::process::is_forked;
 use crate::error::{Error, Result};
 
 static SHARED: OnceLock<Arc<Pool>> = OnceLock::new();
-/// What [`configure`] was told, for the pool that is yet to be made.
+/// The options from [`configure`], for a pool that is not made yet.
 static WANTED: Mutex<Option<Options>> = Mutex::new(None);
 
-/// The shared pool, made on first use from what [`configure`] was told, else from the environment.
-/// It lives until the process ends.
+/// The shared pool, made on first use with the options of [`configure`], else of the environment. It lives until the
+/// process ends.
 ///
 /// # Errors
-/// It cannot be made; the next call tries again.
+/// It could not be made; the next call tries again.
 pub fn shared() -> Result<&'static Arc<Pool>> {
     if is_forked() {
         return Err(Error::Forked);
@@ -43,7 +43,7 @@ pub fn existing() -> Option<&'static Arc<Pool>> {
     SHARED.get()
 }
 
-/// Says how the shared pool is to be made. A second call before that replaces the first.
+/// Sets the options of the shared pool before it is made. A second call replaces the first.
 ///
 /// # Errors
 /// [`Error::Busy`] once the pool exists, [`Error::Invalid`] for an option out of range.

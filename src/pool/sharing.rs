@@ -1,4 +1,4 @@
-//! What other processes, the snapshot and observers need of live blocks.
+//! Exports, snapshot and observer of live blocks.
 
 use super::device::export::{self, Extent};
 use super::device::observer::Observer;
@@ -12,21 +12,20 @@ use crate::ticket::Ticket;
 use crate::units::Address;
 
 impl Pool {
-    /// Notes that a part of the live block at `base` was exported: `on_free` runs when the block is freed, before the memory can be
-    /// anybody else's. Returns where the memory lies, and the part's ticket: of a part that was exported before, the one that it has,
-    /// and `export` is dropped.
+    /// Records the export of a part of the live block at `base`. `on_free` runs when the block is freed, before its
+    /// memory can be reused. Returns where the memory lies, and the part's ticket. If the part was exported before,
+    /// that is its first ticket, and `export` is dropped.
     pub(crate) fn export(&self, base: Address, export: Export) -> Result<(Place, Ticket)> {
         export::export(self.device(self.device_of(base)?)?.arena(EXPORTS)?, base, export)
     }
 
-    /// What `look` makes of the chunks of the live block at `base`. The block cannot be freed meanwhile: `look` runs
-    /// under the arena's lock, and must not call the pool.
-    pub(crate) fn extent<T>(&self, base: Address, look: impl FnOnce(&Extent) -> T) -> Result<T> {
-        export::extent(self.device(self.device_of(base)?)?.arena(EXPORTS)?, base, look)
+    /// Calls `visit` with the chunks of the live block at `base`. `visit` runs under the arena's lock, so the block
+    /// cannot be freed meanwhile, and must not call the pool.
+    pub(crate) fn extent<T>(&self, base: Address, visit: impl FnOnce(&Extent) -> T) -> Result<T> {
+        export::extent(self.device(self.device_of(base)?)?.arena(EXPORTS)?, base, visit)
     }
 
-    /// Every block of a device that has memory, in address order, as of one moment. A device that was not used has none,
-    /// and stays unused.
+    /// Every mapped block of a device at one moment, in address order. An unused device has none and stays unused.
     ///
     /// # Errors
     /// See [`crate::error::Error`].
@@ -34,8 +33,8 @@ impl Pool {
         Ok(self.device_if_used(device)?.map_or_else(Vec::new, Device::blocks))
     }
 
-    /// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on; `None` ends that. Of a device without
-    /// virtual memory management nobody is told anything: the driver maps there.
+    /// Calls `observer` with every range of a device's pool that is mapped or unmapped from now on; `None` ends that.
+    /// On a device without virtual memory management the driver maps, and the observer is never called.
     ///
     /// # Errors
     /// See [`crate::error::Error`].

@@ -207,7 +207,7 @@ fn a_variable_that_means_nothing_is_named_with_the_nearest_that_does() {
         for value in ["8G", ""] {
             in_child(test, &[(slip, value), ("SLIP", slip), ("MEANT", meant)], || {
                 let [slip, meant] = ["SLIP", "MEANT"].map(|name| std::env::var(name).unwrap());
-                let told = format!("variable {slip} means nothing here: {meant} is the nearest");
+                let told = format!("unknown environment variable {slip}; the nearest known one is {meant}");
                 let words = [told.as_str(), "known are FOREBAY_DRIVER, "];
                 refused(from_environment(), Status::InvalidArgument, &words);
                 refused(Pool::shared().map(|_| ()), Status::InvalidArgument, &words);

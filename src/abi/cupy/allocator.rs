@@ -15,7 +15,7 @@ use crate::abi::core::handle::{ForebayPool, address, pointer};
 use crate::abi::core::log::shared;
 use crate::abi::pool::memory::{ForebayFramework, release};
 use crate::abi::python::exception;
-use crate::pool::{Behind, Pool, existing};
+use crate::pool::{FreeAfter, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
 /// Gives the stream that CuPy's calling thread uses on a device now.
@@ -71,7 +71,7 @@ impl Target for Pool {
 
     #[inline]
     fn free(&self, at: Address, stream: StreamHandle) {
-        release(self, at, stream, Behind::Allocation, HOOK);
+        release(self, at, stream, FreeAfter::BothStreams, HOOK);
     }
 
     fn figures(&self, device: i32) -> (u64, u64) {

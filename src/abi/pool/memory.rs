@@ -7,7 +7,7 @@ use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as 
 use crate::abi::core::status::ForebayStatus;
 use crate::block::block_granules;
 use crate::error::Error;
-use crate::pool::{Behind, Pool};
+use crate::pool::{FreeAfter, Pool};
 use crate::units::{Address, GRANULE, StreamHandle};
 
 /// Who asked for a block: how the figures tell users apart.
@@ -139,10 +139,10 @@ pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandl
 /// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it. What goes wrong
 /// is put into the log: a `hook` has no answer.
 #[inline(always)]
-pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, behind: Behind, hook: &'static str) {
+pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, after: FreeAfter, hook: &'static str) {
     if pool.free_fast(at, stream, |_, _, _| Some(())).is_none() {
         guard::unanswered(
-            || Ok(pool.free_slow(at, stream, behind)?),
+            || Ok(pool.free_slow(at, stream, after)?),
             |why| tracing::warn!(hook, address = %at, %stream, "{why}"),
         );
     }
@@ -223,7 +223,7 @@ unsafe extern "C" fn free_slow(pool: *mut ForebayPool, ptr: *mut c_void, stream:
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        Ok(pool.free_slow(address(ptr), handle(stream), Behind::Stream)?)
+        Ok(pool.free_slow(address(ptr), handle(stream), FreeAfter::Stream)?)
     })
 }
 

@@ -12,7 +12,7 @@ use crate::abi::core::handle::{address, pointer, stream as handle};
 use crate::abi::core::log::shared;
 use crate::abi::pool::memory::{ForebayFramework, allocate, release};
 use crate::error::Error;
-use crate::pool::{Behind, existing};
+use crate::pool::{FreeAfter, existing};
 
 /// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
 ///
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
 ) {
     let Some(pool) = existing() else { return };
     let (at, stream) = (address(ptr), handle(stream));
-    release(pool, at, stream, Behind::Stream, "forebay_torch_free");
+    release(pool, at, stream, FreeAfter::Stream, "forebay_torch_free");
 }
 
 /// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.

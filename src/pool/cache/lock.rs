@@ -1,15 +1,16 @@
-//! The lock of a stream's cache, which nearly always one thread takes.
+//! The lock of a stream's cache, which nearly always the same thread takes.
 //!
-//! That thread, the lock's *holder*, enters without an atomic read-modify-write instruction: it stores that it is inside, and looks
-//! whether it still is the holder. Any other thread takes a spin lock, ends the holding, has every processor that runs this process
-//! pass a memory barrier (`membarrier`), and waits until the holder is outside. That costs microseconds, so the holder gets its
-//! place back only after [`TURNS`] turns with nobody else's between. Where the kernel has no such barrier, there is no holder.
+//! That thread, the *holder*, enters without an atomic read-modify-write instruction: it stores that it is inside and
+//! checks that it is still the holder. Any other thread takes a spin lock, ends the holding, makes every processor that
+//! runs this process pass a memory barrier (`membarrier`), and waits until the holder is outside. That costs
+//! microseconds, so the thread becomes the holder again only after [`TURNS`] turns in a row. Where the kernel has no
+//! such barrier, there is no holder.
 //!
-//! Only one thread ever holds a given lock, the first that took so many turns: so nobody else writes to `inside`. A thread that
-//! shares a stream with others takes the spin lock, for good.
+//! Only the first thread with that many turns in a row ever holds a given lock, so no other thread writes `inside`. All
+//! others always take the spin lock.
 //!
-//! After "Quickly Reacquirable Locks" (Dice, Moir, Scherer, 2003), with the barrier in place of stopping the holder.
-//! `docs/decisions/cache-lock.md` has what it brings.
+//! After "Quickly Reacquirable Locks" (Dice, Moir, Scherer, 2003), with the barrier instead of stopping the holder.
+//! `docs/decisions/cache-lock.md` has the measurements.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
@@ -20,13 +21,13 @@ use spin::mutex::SpinMutex;
 use crate::cpu::this_thread;
 use crate::driver::process;
 
-/// Turns of one thread, with nobody else's between, after which it becomes the holder.
+/// Turns in a row after which a thread becomes the holder.
 const TURNS: u32 = 1024;
 
-/// No thread's number.
-const NOBODY: usize = 0;
+/// Not a thread's number.
+const NO_THREAD: usize = 0;
 
-/// A thread that waits looks again for a microsecond, and then lets others run: the thread inside may have lost its core.
+/// Spins for about a microsecond, then yields: the thread inside may have lost its core.
 #[derive(Debug)]
 pub(crate) struct Briefly;
 
@@ -39,26 +40,27 @@ impl RelaxStrategy for Briefly {
     }
 }
 
-/// For what is held for tens of nanoseconds. Not reentrant.
+/// A lock for critical sections of tens of nanoseconds. Not reentrant.
 pub(crate) struct BiasedLock {
-    /// The thread that may enter without `shared`. Only a thread that has `shared` changes it: `candidate` to itself, others to [`NOBODY`].
+    /// The thread that may enter without `shared`. Changed only under `shared`: by `candidate` to itself, by others to
+    /// [`NO_THREAD`].
     holder: AtomicUsize,
-    /// `candidate` is inside as the holder. Only `candidate` writes it.
+    /// Whether `candidate` is inside as the holder. Only `candidate` writes it.
     inside: AtomicBool,
-    /// The thread that is inside came in as the holder. Only a thread that is inside uses it.
+    /// Whether the thread inside entered as the holder. Only the thread inside uses it.
     as_holder: AtomicBool,
-    /// What every thread but the holder takes. A plain store gives it up, where a lock that wakes sleepers needs a second
+    /// The spin lock of all threads but the holder. A plain store unlocks it; a lock that wakes sleepers needs a second
     /// read-modify-write.
     shared: SpinMutex<(), Briefly>,
-    /// The one thread that may become the holder. Changes once, under `shared`.
+    /// The only thread that may become the holder. Changes once, under `shared`.
     candidate: AtomicUsize,
-    /// Who took `shared` last, and how often in a row. Under `shared`.
+    /// The thread that took `shared` last, and how often in a row. Under `shared`.
     last: AtomicUsize,
     turns: AtomicU32,
 }
 
 impl BiasedLock {
-    /// As the holder, if this thread is that.
+    /// Enters if this thread is the holder.
     #[inline(always)]
     fn enter(&self) -> bool {
         let thread = this_thread();
@@ -66,8 +68,9 @@ impl BiasedLock {
             return false;
         }
         self.inside.store(true, Ordering::Relaxed);
-        // Another thread stores to `holder`, has this processor pass the barrier, and then looks at `inside`. If the load below does not
-        // see its store, the barrier comes behind the store above, which it then sees.
+        // Another thread stores to `holder`, makes this processor pass the barrier, and then reads `inside`. If the
+        // load below does not see that store, the barrier follows the store above, and the other thread sees `inside`
+        // set.
         compiler_fence(Ordering::SeqCst);
         let entered = self.holder.load(Ordering::Relaxed) == thread;
         if entered {
@@ -78,7 +81,7 @@ impl BiasedLock {
         entered
     }
 
-    /// With `shared`. Not inlined here and below, so that the holder's way in has the registers.
+    /// Enters with `shared`. Not inlined, nor the functions below, to leave the registers to the holder's path.
     #[inline(never)]
     fn share(&self) {
         RawMutex::lock(&self.shared);
@@ -94,9 +97,9 @@ impl BiasedLock {
         shared
     }
 
-    /// Lets this thread in, which has `shared`, once no holder is inside.
+    /// Lets this thread, which has `shared`, enter once no holder is inside.
     fn admit(&self) {
-        if self.holder.load(Ordering::Relaxed) != NOBODY {
+        if self.holder.load(Ordering::Relaxed) != NO_THREAD {
             self.end_holding();
         }
         self.as_holder.store(false, Ordering::Relaxed);
@@ -116,9 +119,9 @@ impl BiasedLock {
     #[inline(never)]
     fn begin_holding(&self, thread: usize) {
         let candidate = self.candidate.load(Ordering::Relaxed);
-        if (candidate == NOBODY || candidate == thread) && process::can_pass_barrier() {
+        if (candidate == NO_THREAD || candidate == thread) && process::can_pass_barrier() {
             self.candidate.store(thread, Ordering::Relaxed);
-            // From its next turn on: in this one it has `shared`.
+            // From the next turn on: in this one the thread has `shared`.
             self.holder.store(thread, Ordering::Relaxed);
         }
     }
@@ -126,7 +129,7 @@ impl BiasedLock {
     #[cold]
     #[inline(never)]
     fn end_holding(&self) {
-        self.holder.store(NOBODY, Ordering::Relaxed);
+        self.holder.store(NO_THREAD, Ordering::Relaxed);
         process::pass_barrier();
         while self.inside.load(Ordering::Acquire) {
             Briefly::relax();
@@ -134,18 +137,18 @@ impl BiasedLock {
     }
 }
 
-// SAFETY: a thread is inside either with `shared`, after it saw `inside` unset behind a barrier that followed the end of the holding,
-// or as the holder, whose own `inside` was set before any thread with `shared` could see it unset. So one at a time is inside. What
-// one thread did inside, the next sees: each way in after another thread's turn is through `shared`, taken behind its release or, after
-// the holder's turn, behind the release of `inside`.
+// SAFETY: a thread is inside with `shared`, after it saw `inside` unset behind a barrier that followed the end of the
+// holding; or as the holder, which set `inside` before a thread with `shared` could see it unset. So only one thread is
+// inside. Each thread sees what the one before did: after another thread's turn a thread enters through `shared`, whose
+// acquisition follows that thread's release of `shared` or, after the holder's turn, its release of `inside`.
 unsafe impl RawMutex for BiasedLock {
     const INIT: Self = Self {
-        holder: AtomicUsize::new(NOBODY),
+        holder: AtomicUsize::new(NO_THREAD),
         inside: AtomicBool::new(false),
         as_holder: AtomicBool::new(false),
         shared: SpinMutex::new(()),
-        candidate: AtomicUsize::new(NOBODY),
-        last: AtomicUsize::new(NOBODY),
+        candidate: AtomicUsize::new(NO_THREAD),
+        last: AtomicUsize::new(NO_THREAD),
         turns: AtomicU32::new(0),
     };
 
@@ -168,7 +171,7 @@ unsafe impl RawMutex for BiasedLock {
         if self.as_holder.load(Ordering::Relaxed) {
             self.inside.store(false, Ordering::Release);
         } else {
-            // SAFETY: this thread is inside, and not as the holder, so it has `shared`.
+            // SAFETY: this thread is inside and not as the holder, so it has `shared`.
             unsafe { RawMutex::unlock(&self.shared) };
         }
     }
@@ -186,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Two numbers that are equal whenever nobody is inside.
+    /// Two numbers that are equal whenever no thread is inside.
     type Pair = CacheLock<(u64, u64)>;
 
     fn turn(pair: &Pair) {
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_becomes_the_holder_until_another_comes_and_then_again() {
+    fn a_thread_becomes_the_holder_again_after_another_took_the_lock() {
         let pair = Pair::new((0, 0));
         (1..TURNS).for_each(|_| turn(&pair));
         assert!(!is_held_by_this_thread(&pair));
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_fails_while_a_thread_is_inside() {
+    fn try_lock_fails_while_a_thread_is_inside() {
         let pair = Pair::new((0, 0));
         let inside = pair.lock();
         elsewhere(|| assert!(pair.try_lock().is_none()));
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_waits_for_the_holder_that_is_inside() {
+    fn another_thread_waits_while_the_holder_is_inside() {
         let pair = Pair::new((0, 0));
         (0..TURNS).for_each(|_| turn(&pair));
         let (entered, waits) = (Barrier::new(2), AtomicBool::new(true));
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_at_a_time_is_inside() {
+    fn only_one_thread_is_inside_at_a_time() {
         let pair = Pair::new((0, 0));
         let (holder, others, done) = (40 * u64::from(TURNS), 200, AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! The fast path, whole: a stream's cache of freed blocks, the thread's index of streams, the lock, a malloc and a free.
+//! The whole fast path: the cache of freed blocks of a stream, the thread cache, the lock, malloc and free.
 //!
-//! Knows the order of work (`order/`) and nothing of a device's pool: what a cache lacks is handed to it.
+//! Imports `order/` and nothing of a device's pool: a refill is passed in as a function.
 
 pub(crate) mod fast;
 pub(crate) mod lock;

@@ -1,4 +1,4 @@
-//! What the pool knows of one stream: its cache and its share of the figures.
+//! What the pool knows of one stream: its cache and its share of the statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,46 +6,46 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::lock::CacheLock;
 use super::stream_cache::{Cached, StreamCache};
 use crate::arena::Owner;
-use crate::block::{Beginning, Header, LastLeaf, Table};
+use crate::block::{FastHeader, Header, LastLeaf, Table};
 use crate::pool::order::event_pair::{EventPair, Turn};
 use crate::pool::order::gpu::Gpu;
 use crate::pool::order::unfenced::Unfenced;
 use crate::units::{Address, GRANULE, StreamHandle};
 
-/// How many frameworks are told apart.
+/// The number of framework tags.
 pub const TAGS: usize = 8;
 
-/// One stream of one device. On cache lines of its own: other threads' streams are none of its business.
+/// One stream of one device. On cache lines of its own, so that threads on other streams do not slow it down.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Stream {
-    /// Its place in the device's list; block headers name it by this.
+    /// Index in the device's list; block headers name the stream by it.
     pub slot: u16,
     pub handle: StreamHandle,
-    /// What no other stream ever has, where the driver can tell.
+    /// A number that no other stream ever has, if the driver can tell streams apart.
     pub identity: u64,
     pub gpu: Arc<Gpu>,
-    /// Whether the handle is known to live: a default stream, or a registered one. Then nothing is
-    /// recorded when it frees; else its fence is recorded in its frees, while the handle is alive (but see `order/unfenced.rs`).
+    /// Whether the handle is known to live, as that of a default or registered stream does. The frees of such a stream
+    /// record no event. Those of any other do, while its handle is alive (but see `order/unfenced.rs`).
     durable: AtomicBool,
-    /// How the headers of its live blocks begin, while the fast path is open: to durable streams, as long as nothing is allocated
-    /// into private pools.
-    pub beginning: Beginning,
+    /// How the headers of its live blocks begin while the fast path is open to it: the stream is durable, and no
+    /// private pool takes allocations.
+    pub fast_header: FastHeader,
     pub layout: Layout,
-    /// Of a block that is live here, of length and framework 0.
+    /// The header of a live block of this stream, with length and tag 0.
     pub header: Header,
-    /// In whose order its free blocks are.
+    /// The owner of its free blocks.
     pub owner: Owner,
-    /// Of a stream that need not be durable: behind everything it freed, but the block that is unfenced.
+    /// For a stream that may be unregistered: the fences behind everything it freed except the unfenced block.
     pub fences: Option<EventPair>,
     pub cache_state: CacheLock<CacheState>,
-    /// Bytes live, written under `cache_state`, read by anybody.
+    /// Live bytes, written under `cache_state`, read by any thread.
     pub live: AtomicU64,
-    /// Up to here `live` may rise without the device's peak having to be looked at.
+    /// Up to this many live bytes the device's peak need not be updated.
     pub mark: AtomicU64,
 }
 
-/// Where a device's blocks lie, and what tells of them.
+/// Where a device's blocks lie, and their headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub base: Address,
@@ -60,7 +60,7 @@ impl Layout {
         self.base.plus(start * GRANULE)
     }
 
-    /// The granule at an address of this device's pool, whatever is there.
+    /// The granule at an address of this device's pool, live or not.
     #[inline]
     pub fn granule(&self, at: Address) -> Option<u64> {
         let offset = at.0.wrapping_sub(self.base.0);
@@ -68,22 +68,22 @@ impl Layout {
     }
 }
 
-/// What the fast path changes.
+/// The state that the fast path changes.
 #[derive(Debug)]
 pub(crate) struct CacheState {
     pub cache: StreamCache,
-    /// Of the device's table.
+    /// The last leaf of the device's table that was used.
     pub last_leaf: LastLeaf,
     pub counts: Counts,
-    /// Of a stream that was not registered.
+    /// The unfenced block of an unregistered stream.
     pub unfenced: Unfenced,
-    /// Likewise: which of its fences a free moves.
+    /// The current turn of the event pair of an unregistered stream.
     pub turn: Turn,
     /// Whether an event was recorded in this turn.
     pub has_own_event: bool,
 }
 
-/// One stream's share of the figures. Bytes.
+/// One stream's share of the statistics, in bytes and counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub live_peak: u64,
@@ -100,20 +100,20 @@ impl Counts {
         self.allocations - self.missed
     }
 
-    /// Blocks live.
+    /// Live blocks.
     pub fn live(&self) -> u64 {
         self.allocations.wrapping_sub(self.frees)
     }
 }
 
 impl CacheState {
-    /// Keeps a block in the cache. What that does not keep comes back.
+    /// Stores a block in the cache. Returns a block that the cache has no room for.
     #[must_use]
     pub fn push(&mut self, block: Cached) -> Option<Cached> {
         self.cache.push(block, self.counts.live())
     }
 
-    /// A block from the cache.
+    /// Takes a block from the cache.
     #[inline]
     pub fn pop(&mut self, granules: u64) -> Option<u64> {
         let start = self.cache.pop(granules)?;
@@ -123,7 +123,7 @@ impl CacheState {
 }
 
 impl Stream {
-    /// The fast path is shut to it.
+    /// A stream to which the fast path is closed.
     pub fn new(
         (slot, handle, identity): (u16, StreamHandle, u64),
         gpu: &Arc<Gpu>,
@@ -137,7 +137,7 @@ impl Stream {
             identity,
             gpu: Arc::clone(gpu),
             durable: AtomicBool::new(fences.is_none()),
-            beginning: Beginning::of_none(),
+            fast_header: FastHeader::closed(),
             layout,
             header: Header::live(0, slot, 0, false),
             owner,
@@ -163,30 +163,30 @@ impl Stream {
         self.durable.store(durable, Ordering::Release);
     }
 
-    /// Whether it may be captured without the pool's having been told: registered, and no default stream.
+    /// Whether the stream may be captured without notice to the pool: it is registered, and no default stream.
     pub fn is_registered(&self) -> bool {
         self.fences.is_some() && self.is_durable()
     }
 
-    /// Its fences, if its handle may be dead.
+    /// The stream's fences, if its handle may be dead.
     pub fn own_fences(&self) -> Option<&EventPair> {
         self.fences.as_ref().filter(|_| !self.is_durable())
     }
 
-    /// Opens the fast path to it if it may be open, else shuts it. `routed`: private pools take allocations.
-    pub fn open_or_shut(&self, routed: bool) {
+    /// Opens the fast path if the stream is durable and private pools take no allocations (`routed`), else closes it.
+    pub fn update_fast_path(&self, routed: bool) {
         let open = self.is_durable() && !routed;
-        self.beginning.set(open.then_some(self.slot));
+        self.fast_header.set(open.then_some(self.slot));
     }
 
-    /// Whether more bytes would be live with a block of that length than may go unnoticed.
+    /// Whether another live block of `granules` would require an update of the device's peak.
     #[inline(always)]
     pub fn would_peak(&self, granules: u64) -> bool {
-        // A size beyond all reason comes here unchecked, outside of any guard; no cache has such a block.
+        // Huge sizes come here unchecked, outside of any guard; no cache holds such a block.
         self.live.load(Ordering::Relaxed).wrapping_add(granules * GRANULE) > self.mark.load(Ordering::Relaxed)
     }
 
-    /// Books a block as live. Returns whether the device's peak has to be looked at.
+    /// Counts a block as live. Returns whether the device's peak has to be updated.
     #[inline]
     pub fn charge(&self, counts: &mut Counts, granules: u64, tag: u8) -> bool {
         let bytes = granules * GRANULE;
@@ -200,7 +200,7 @@ impl Stream {
         live > self.mark.load(Ordering::Relaxed)
     }
 
-    /// Books a block as freed.
+    /// Counts a block as freed.
     #[inline]
     pub fn credit(&self, counts: &mut Counts, granules: u64, tag: u8) {
         let bytes = granules * GRANULE;

@@ -1,8 +1,8 @@
-//! The blocks that a stream freed last, ready for its next request of the same length.
+//! The stream cache: the blocks that a stream freed last, for its next requests of the same length.
 //!
-//! To the arena these blocks are still given out: they neither join their neighbours nor serve other
-//! lengths. So it keeps few long ones, and of the others more only for a stream that has many blocks; and it is emptied before the
-//! pool takes more memory.
+//! The arena counts these blocks as live: they neither merge with their neighbours nor serve other lengths. So a cache
+//! keeps few long blocks, keeps more short ones only for a stream with many live blocks, and is emptied before the pool
+//! takes new memory.
 
 use crate::block::{BINS, EXACT, bin, block_length, length, lengths, longer_bin};
 
@@ -15,25 +15,25 @@ pub struct Cached {
     pub granules: u64,
 }
 
-/// The last blocks of one length. Two on a cache line.
+/// The last freed blocks of one length. Two bins share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Bin {
-    /// As many as it has room for; the first `count` are held.
+    /// Room for blocks; the first `count` are in use.
     starts: Box<[u64]>,
     count: u32,
 }
 
-/// Blocks that a bin of a short length has room for at once, and of a longer one: whole cache lines.
+/// Initial room of a bin for short blocks and of one for longer blocks: whole cache lines.
 const FIRST_SHORT: usize = 16;
 const FIRST: usize = 8;
-/// Where more blocks than this are live, each bin gets more room, up to one in so many of those beyond. Programs that train have fewer, and
-/// lose memory where many of their blocks are kept from their neighbours.
+/// Beyond this many live blocks a bin may grow, to one `SHARE`th of those above. Training programs have fewer live
+/// blocks, and lose memory if many blocks cannot merge with their neighbours.
 const USUAL: u64 = 4096;
 const SHARE: u64 = 64;
 
 impl Bin {
-    /// Gets as much room more as it has.
+    /// Doubles the room; `first` if there is none yet.
     fn grow(&mut self, first: usize) {
         let mut starts = vec![0; (2 * self.starts.len()).max(first)];
         starts[..self.starts.len()].copy_from_slice(&self.starts);
@@ -48,7 +48,7 @@ impl Bin {
         true
     }
 
-    /// The block that was put in last.
+    /// The block that was added last.
     #[inline(always)]
     fn newest(&mut self) -> Option<Newest<'_>> {
         let start = *self.starts.get(self.count.wrapping_sub(1) as usize)?;
@@ -63,7 +63,7 @@ impl Bin {
 /// Blocks over 1 MiB that a cache keeps.
 const LONG: usize = 2;
 
-/// The last blocks that are longer than any bin's, oldest first: only these, since they would split the arena's free memory.
+/// The last blocks too long for any bin, oldest first. Only these few, since they fragment the arena's free memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Long {
     blocks: [Cached; LONG],
@@ -71,7 +71,7 @@ struct Long {
 }
 
 impl Long {
-    /// The block that was put in last, if it is of that length.
+    /// The block that was added last, if it has that length.
     #[inline(always)]
     fn newest(&mut self, granules: u64) -> Option<Newest<'_>> {
         let newest = self.blocks.get(self.count.wrapping_sub(1) as usize)?;
@@ -94,7 +94,7 @@ impl Long {
         true
     }
 
-    /// Keeps a block; the oldest comes back. pre: there are as many as may be.
+    /// Stores a block and returns the oldest. pre: there is no room left.
     fn replace_oldest(&mut self, block: Cached) -> Cached {
         let [oldest, newer] = self.blocks;
         self.blocks = [newer, block];
@@ -106,7 +106,7 @@ impl Long {
     }
 }
 
-/// A block that a cache would give out next for its length.
+/// The block that a cache would give out next for a length.
 #[derive(Debug)]
 pub struct Newest<'cache> {
     /// Offset in granules.
@@ -115,7 +115,7 @@ pub struct Newest<'cache> {
 }
 
 impl Newest<'_> {
-    /// Gives it out: its offset.
+    /// Removes the block from the cache and returns its offset.
     #[inline(always)]
     pub fn take(self) -> u64 {
         *self.count -= 1;
@@ -125,20 +125,20 @@ impl Newest<'_> {
 
 const WORDS: usize = BINS.div_ceil(64);
 
-/// A bin for each length.
+/// One bin per length.
 #[derive(Debug)]
 struct Bins {
     all: [Bin; BINS],
-    /// Bit `i` of word `w`: bin `64 w + i` has room. No other is looked at to empty the cache: a stream uses few lengths.
+    /// Bit `i` of word `w` is set if bin `64 w + i` has room. Draining visits only those: a stream uses few lengths.
     used: [u64; WORDS],
 }
 
-/// One stream's cache. Only a bin that is full allocates, and then for as many blocks more as it had.
+/// One stream's cache. Only a push to a full bin allocates, and then doubles the bin.
 #[derive(Debug)]
 pub struct StreamCache {
     bins: Box<Bins>,
     long: Long,
-    /// Something may be held.
+    /// Whether the cache may hold a block.
     filled: bool,
 }
 
@@ -150,16 +150,16 @@ impl Default for StreamCache {
 }
 
 impl StreamCache {
-    /// Blocks of up to so many granules are short.
+    /// Blocks of up to this many granules are short.
     pub const SHORT: u64 = EXACT;
 
-    /// Whether a block of so many granules is longer than any bin's.
+    /// Whether a block of `granules` is too long for any bin.
     #[must_use]
     pub fn is_long(granules: u64) -> bool {
         bin(granules) >= BINS
     }
 
-    /// The block for a short request of so many granules that was put in last.
+    /// The block that was added last for a short request of `granules`.
     #[inline(always)]
     pub fn newest_short(&mut self, granules: u64) -> Option<Newest<'_>> {
         self.short_bin(granules)?.newest()
@@ -167,12 +167,12 @@ impl StreamCache {
 
     #[inline(always)]
     fn short_bin(&mut self, granules: u64) -> Option<&mut Bin> {
-        // 0 wraps to a bin that is not there.
+        // 0 wraps to a bin that does not exist.
         self.bins.all[..EXACT as usize].get_mut((granules as usize).wrapping_sub(1))
     }
 
-    /// The block for a request longer than [`StreamCache::SHORT`], or of nothing, that was put in last, and its length; of those longer
-    /// than any bin's, if that is the length.
+    /// The block that was added last for a request longer than [`StreamCache::SHORT`] or of 0 granules, and its length.
+    /// Among blocks too long for any bin, only the one added last is considered.
     #[inline(always)]
     pub fn newest_longer(&mut self, granules: u64) -> Option<(Newest<'_>, u64)> {
         match longer_bin(granules) {
@@ -181,7 +181,7 @@ impl StreamCache {
         }
     }
 
-    /// The block of exactly this length that was put in last.
+    /// Takes the block of exactly this length that was added last.
     #[inline]
     pub fn pop(&mut self, granules: u64) -> Option<u64> {
         match self.bins.all.get_mut(bin(granules)) {
@@ -190,12 +190,12 @@ impl StreamCache {
         }
     }
 
-    /// Keeps a block of a stream that has so many `live`. What the cache does not keep comes back, for the arena: this block or an
-    /// older one.
+    /// Stores a block of a stream with `live` live blocks. Returns a block that has no room, this one or an older one,
+    /// for the arena.
     #[must_use]
     pub fn push(&mut self, block: Cached, live: u64) -> Option<Cached> {
         let Cached { start, granules } = block;
-        debug_assert_eq!(block_length(granules), granules, "a bin does not say how long its blocks are");
+        debug_assert_eq!(block_length(granules), granules, "a bin holds only blocks of its length");
         if self.push_if_room(block) {
             return None;
         }
@@ -212,34 +212,34 @@ impl StreamCache {
         None
     }
 
-    /// Keeps a block if no other has to go for it. Returns whether it did.
+    /// Stores a block if that replaces no other. Returns whether it did.
     #[inline(always)]
     pub fn push_if_room(&mut self, block: Cached) -> bool {
-        let kept = if let Some(bin) = self.short_bin(block.granules) {
+        let stored = if let Some(bin) = self.short_bin(block.granules) {
             bin.push_if_room(block.start)
         } else if let Some(bin) = longer_bin(block.granules) {
             self.bins.all.get_mut(bin).is_some_and(|bin| bin.push_if_room(block.start))
         } else {
             self.long.push_if_room(block)
         };
-        self.filled |= kept;
-        kept
+        self.filled |= stored;
+        stored
     }
 
-    /// Granules held. For checks: adds up.
+    /// Granules in the cache. Sums over all bins; for checks.
     #[must_use]
     pub fn granules(&self) -> u64 {
         let binned = self.bins.all.iter().zip(lengths()).map(|(bin, granules)| u64::from(bin.count) * granules);
         binned.chain(self.long.held().iter().map(|block| block.granules)).sum()
     }
 
-    /// Blocks held. Adds up.
+    /// Blocks in the cache. Sums over all bins.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bins.all.iter().map(|bin| bin.count).chain([self.long.count]).map(u64::from).sum()
     }
 
-    /// Empties the cache into `take`, which sees for each block also the offsets of some that come next.
+    /// Empties the cache into `take`, which also gets the offsets of some of the next blocks, for prefetching.
     pub fn drain(&mut self, mut take: impl FnMut(Cached, &[u64])) {
         if !std::mem::take(&mut self.filled) {
             return;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_the_last_of_the_same_length_only() {
+    fn pop_returns_the_newest_block_of_the_same_length() {
         let mut cache = StreamCache::default();
         let held = [1, EXACT, EXACT + 2, LONGEST, LONGEST + 7];
         for granules in held {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_request_gets_a_block_of_its_length() {
+    fn a_longer_request_gets_a_block_of_its_length_class() {
         let mut cache = StreamCache::default();
         assert_eq!(cache.push(Cached { start: 7, granules: 1024 + 16 }, 0), None);
         assert!(cache.newest_longer(1024).is_none() && cache.newest_longer(1024 + 17).is_none());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_more_of_a_length_where_more_is_live() {
+    fn bins_grow_with_the_live_blocks() {
         let mut cache = StreamCache::default();
         assert_eq!((filled(&mut cache, 1, 0), filled(&mut cache, LONGEST, 0)), (FIRST_SHORT, FIRST));
         cache.drain(|_, _| ());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_two_that_are_longer() {
+    fn a_cache_keeps_two_long_blocks() {
         let mut cache = StreamCache::default();
         let long = |start| Cached { start, granules: 5000 + start };
         assert_eq!((cache.push(long(0), 0), cache.push(long(1), 0)), (None, None));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_comes_next() {
+    fn drain_passes_the_next_blocks() {
         let mut cache = StreamCache::default();
         for start in 0..3 {
             assert_eq!(cache.push(Cached { start, granules: 9 }, 0), None);

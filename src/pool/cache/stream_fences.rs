@@ -1,4 +1,4 @@
-//! Which stream a handle names now, and the events behind a stream's frees.
+//! The stream that a handle names now, and the events behind a stream's frees.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use crate::pool::order::event_pair::EventPair;
 use crate::pool::order::gpu::{Gpu, capturing};
 use crate::units::StreamHandle;
 
-/// What a known stream is to its handle.
+/// What a known stream's handle names now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The handle names it.
+    /// This stream.
     Current,
-    /// The handle names a stream that is being captured.
+    /// A stream that is being captured.
     Captured,
-    /// The handle names another stream, or nothing.
+    /// Another stream, or none.
     Stale,
 }
 
 thread_local! {
-    /// A number for this thread: names its default stream where the driver has no name for it.
+    /// This thread's number, which identifies its default stream if the driver does not.
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 static THREADS: AtomicU64 = AtomicU64::new(1);
@@ -35,8 +35,8 @@ fn thread_number() -> u64 {
     })
 }
 
-/// What tells the stream behind a handle from any other; `None` while it is captured, when CUDA does not say
-/// (and asking would break the capture).
+/// A number that tells the stream of `handle` from any other; `None` while it is captured, because CUDA then does not
+/// answer and the query would break the capture.
 pub(crate) fn identity(gpu: &Gpu, handle: StreamHandle) -> Result<Option<u64>> {
     if handle.is_legacy() {
         return Ok(Some(0));
@@ -51,7 +51,7 @@ pub(crate) fn identity(gpu: &Gpu, handle: StreamHandle) -> Result<Option<u64>> {
 }
 
 impl Stream {
-    /// Whether this is what its handle names now.
+    /// What the stream's handle names now.
     pub fn standing(&self) -> Standing {
         if self.is_durable() {
             return Standing::Current;
@@ -63,31 +63,32 @@ impl Stream {
         }
     }
 
-    /// Records an event behind what the stream has, if its handle may be dead after this call; other streams need none.
+    /// Records an event behind the stream's work if its handle may be dead after this call. A durable stream needs
+    /// none.
     pub fn record_own(&self, captured: bool) -> Result<()> {
         let Some(fences) = self.own_fences() else { return Ok(()) };
         if captured {
-            // The record would become part of the graph and stand for nothing.
+            // The event would become part of the graph and prove nothing.
             return Err(capturing("event record", format!("stream {} is being captured", self.handle)));
         }
-        let recorded = self.hold_back_heir().and_then(|()| self.record(fences));
+        let recorded = self.order_reused_handle().and_then(|()| self.record(fences));
         match recorded {
-            // The process is ending: no work will run that could be disturbed.
+            // The process is ending: no later work can be disturbed.
             Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),
             result => result,
         }
     }
 
-    /// Where streams cannot be told apart, another one may have taken the handle over: it is ordered behind
-    /// what the old one freed.
-    pub fn hold_back_heir(&self) -> Result<()> {
+    /// Where the driver cannot tell streams apart, another stream may have got this handle: orders that one after the
+    /// frees of the old one.
+    pub fn order_reused_handle(&self) -> Result<()> {
         match &self.fences {
-            Some(fences) if !self.gpu.capabilities.stream_identity => fences.hold_back(self.handle),
+            Some(fences) if !self.gpu.capabilities.stream_identity => fences.make_stream_wait(self.handle),
             _ => Ok(()),
         }
     }
 
-    /// Records an event. pre: the stream is alive, and not captured.
+    /// Records an event. pre: the stream is alive and not captured.
     pub fn record(&self, fences: &EventPair) -> Result<()> {
         loop {
             let (mark, turn) = {
@@ -97,10 +98,10 @@ impl Stream {
             fences.of(turn).record(self.handle)?;
             let mut cache_state = self.cache_state.lock();
             if cache_state.turn != turn {
-                // Turned meanwhile, and its fence may have been looked at before the event.
+                // The pair turned meanwhile, and its fence may have been polled before the event.
                 continue;
             }
-            // Where streams cannot be told apart, or no event is behind all work, every free has its own.
+            // Where streams cannot be told apart, or there are no device-wide events, every free records its own event.
             let enough = self.gpu.capabilities.stream_identity && self.gpu.capabilities.device_events;
             cache_state.unfenced.recorded(mark, enough);
             cache_state.has_own_event = true;
@@ -108,8 +109,8 @@ impl Stream {
         }
     }
 
-    /// Sees to it that the fence of a stream that was not registered is behind everything that it freed. The handle may be
-    /// dead. Returns whether that is so; not while a capture forbids the event. Under the arena's lock, so that the pair does not turn.
+    /// Ensures that the fence of an unregistered stream is behind everything that the stream freed; its handle may be
+    /// dead. Returns false if a capture forbids the event. Called under the arena's lock, so the pair does not turn.
     pub fn cover_unfenced(&self) -> bool {
         let Some(fences) = &self.fences else { return true };
         let (mark, turn) = {
@@ -128,8 +129,9 @@ impl Stream {
         true
     }
 
-    /// Ends the turn of the pair, if that can be: what the stream freed up to now has a fence, which no later free moves. Returns the
-    /// number of the turn. `is_pending`: what an earlier turn covers is still waited for. Under the arena's lock.
+    /// Turns the pair, if possible: everything that the stream freed so far then has a fence that no later free records
+    /// again. Returns the number of the turn that ended. `is_pending`: the fence of an earlier turn has not passed yet.
+    /// Under the arena's lock.
     pub fn turn(&self, is_pending: bool) -> Option<u64> {
         let mut cache_state = self.cache_state.lock();
         if !cache_state.unfenced.is_none() || is_pending && !cache_state.has_own_event {

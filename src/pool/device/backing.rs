@@ -1,7 +1,6 @@
-//! Where a pool's memory comes from, and the addresses it is mapped at: a device's own, or pinned memory of the host that devices
-//! reach.
+//! The memory behind a pool and the addresses it is mapped at: memory of a device, or pinned memory of the host.
 //!
-//! Pinned memory is physical memory of a NUMA node, mapped like a device's, so that the one algorithm serves both.
+//! Pinned memory is physical memory of a NUMA node that is mapped like a device's, so one algorithm serves both.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::units::{Address, DeviceId};
 #[derive(Debug)]
 pub(crate) struct Backing {
     driver: Arc<dyn Driver>,
-    /// Whose memory it is, or whose streams use the pinned memory.
+    /// The device that has the memory, or whose streams use the pinned memory.
     device: DeviceId,
     place: Place,
     /// Start and length of the reservation.
@@ -25,20 +24,19 @@ pub(crate) struct Backing {
     span: u64,
     /// Smallest size and alignment of a chunk, in bytes.
     pub granularity: u64,
-    /// All there is of such memory, in bytes.
+    /// All memory of this kind, in bytes.
     pub total: u64,
     shareable: bool,
-    /// Who else may use the memory, and how.
+    /// Which other places may use the memory, and how.
     others: RwLock<Vec<(Place, Access)>>,
     observed: RwLock<Observed>,
 }
 
-/// The arena is so many times as long as the device's memory: moved chunks leave holes behind, and
-/// addresses cost nothing.
+/// The arena's addresses per byte of memory: moved chunks leave holes behind, and addresses cost nothing.
 const ADDRESSES_PER_BYTE: u64 = 16;
 
 impl Backing {
-    /// Reserves the addresses; no memory is taken yet. pre: for memory of a device, it has virtual memory management.
+    /// Reserves the addresses. Takes no memory yet. pre: for device memory, the device has virtual memory management.
     pub fn new(
         driver: &Arc<dyn Driver>,
         device: DeviceId,
@@ -73,13 +71,13 @@ impl Backing {
             None => Place::HostNumaCurrent,
         };
         backing.granularity = driver.granularity(device, &backing.physical_options(), false)?;
-        let everybody = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
-        let access = everybody.chain([backing.place]).map(|place| (place, Access::ReadWrite));
+        let all_devices = (0..driver.device_count()).map(|other| Place::Device(DeviceId(other)));
+        let access = all_devices.chain([backing.place]).map(|place| (place, Access::ReadWrite));
         *backing.others.write() = access.collect();
         Ok(backing.reserved()?)
     }
 
-    /// Whether it is memory of the host.
+    /// Whether this is memory of the host.
     pub fn is_host(&self) -> bool {
         self.place.is_host()
     }
@@ -89,7 +87,7 @@ impl Backing {
         self.place
     }
 
-    /// Whether memory can be given to other processes as a file descriptor.
+    /// Whether the memory can be exported to other processes as file descriptors.
     pub fn is_shareable(&self) -> bool {
         self.shareable
     }
@@ -139,15 +137,15 @@ impl Backing {
         self.driver.release(self.device, physical)
     }
 
-    /// Maps physical memory at a page. Nobody may use it before it is [granted](Self::grant).
+    /// Maps physical memory at a page. It may be used once it is [granted](Self::grant).
     pub fn map(&self, page: u64, pages: u64, physical: Physical) -> Result<()> {
         let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         self.driver.map(self.device, at, bytes, physical)?;
-        self.tell(Mapping::Mapped, at, bytes);
+        self.notify(Mapping::Mapped, at, bytes);
         Ok(())
     }
 
-    /// Lets everybody who may use the pool's memory use these pages.
+    /// Grants access to these pages to every place that may use the pool's memory.
     pub fn grant(&self, page: u64, pages: u64) -> Result<()> {
         let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         let others = self.others.read();
@@ -160,7 +158,7 @@ impl Backing {
         self.driver.grant_access(self.device, at, bytes, &others)
     }
 
-    /// Says what one other may do with pages that are mapped.
+    /// Sets what one other place may do with mapped pages.
     pub fn grant_to(&self, page: u64, pages: u64, other: (Place, Access)) -> Result<()> {
         self.driver.grant_access(self.device, self.page_address(page), self.page_bytes(pages), &[other])
     }
@@ -168,25 +166,25 @@ impl Backing {
     pub fn unmap(&self, page: u64, pages: u64) -> Result<()> {
         let (at, bytes) = (self.page_address(page), self.page_bytes(pages));
         self.driver.unmap(self.device, at, bytes)?;
-        self.tell(Mapping::Unmapped, at, bytes);
+        self.notify(Mapping::Unmapped, at, bytes);
         Ok(())
     }
 
-    // ---- who is told ---------------------------------------------------------------------------------
+    // ---- the observer --------------------------------------------------------------------------------
 
     pub fn observe(&self, observer: Option<Observer>) {
-        // The old one belongs to somebody else; dropping it may call him.
+        // Dropping the old observer runs its owner's code, so no lock is held.
         let old = std::mem::replace(&mut *self.observed.write(), Observed(observer));
         drop(old);
     }
 
-    fn tell(&self, what: Mapping, at: Address, bytes: u64) {
+    fn notify(&self, what: Mapping, at: Address, bytes: u64) {
         if let Some(observer) = &self.observed.read().0 {
             observer(what, at, bytes);
         }
     }
 
-    // ---- who else may use it -------------------------------------------------------------------------
+    // ---- access of other places ----------------------------------------------------------------------
 
     /// What another device may do with the memory.
     pub fn access_of(&self, peer: DeviceId) -> Access {
@@ -197,7 +195,7 @@ impl Backing {
         others.iter().find(|(place, _)| *place == Place::Device(peer)).map_or(Access::None, |&(_, access)| access)
     }
 
-    /// Notes what another device may do with what is mapped from now on. Returns what it might do before.
+    /// Sets what another device may do with memory that is mapped from now on. Returns its access before.
     pub fn set_access_of(&self, peer: DeviceId, access: Access) -> Access {
         let before = self.access_of(peer);
         let mut others = self.others.write();

@@ -1,4 +1,4 @@
-//! The driver's part of a plan: chunks are created, mapped, moved, unmapped and released, and the arena is told.
+//! Carries a plan out: creates, maps, moves, unmaps and releases chunks, and updates the arena.
 
 use super::backing::Backing;
 use super::need::Need;
@@ -9,23 +9,23 @@ use crate::pool::order::fence::Fence;
 use crate::pool::order::gpu::Gpu;
 use crate::units::{GRANULE, Human};
 
-/// Making so many chunks costs many times what asking for free memory does.
-const WORTH_ASKING: u64 = 16;
+/// New chunks from which one query for free memory is cheap beside creating them.
+const QUERY_FROM: u64 = 16;
 
 /// Bytes of physical memory that the pool holds.
 pub(crate) fn held(backing: &Backing, state: &State) -> u64 {
     backing.page_bytes(state.memory.arena.mapped_pages()) + state.unmapped()
 }
 
-/// Maps what a plan asks for and commits it. On an error everything is as before.
+/// Maps the chunks of a plan and commits it. On an error nothing has changed.
 pub(crate) fn carry_out(gpu: &Gpu, backing: &Backing, state: &mut State, plan: &Plan, need: Need<'_>) -> Result<()> {
     compare_with_free(gpu, backing, plan)?;
-    let steals = plan.moves();
-    // Recorded before anything moves: the old places stay mapped until it has passed.
-    let fence = match steals {
+    let moves = plan.moves();
+    // Recorded before the move: the old places stay mapped until it has passed.
+    let fence = match moves {
         0 => None,
         _ if need.private => None,
-        // Behind all that the asker's stream has been given.
+        // Behind all work of the requesting stream.
         _ => Some(Fence::after(&need.stream.gpu, need.stream.handle)?),
     };
     let created = create_all(backing, state, plan)?;
@@ -34,7 +34,7 @@ pub(crate) fn carry_out(gpu: &Gpu, backing: &Backing, state: &mut State, plan: &
     let epoch = need.epoch(&mut state.memory);
     let retired = state.memory.arena.commit(plan, need.owner, epoch, &handles);
     state.retiring.extend(retired.into_iter().map(|old| (fence.clone().filter(|_| !old.idle), old)));
-    state.counts.steals += steals;
+    state.counts.steals += moves;
     state.counts.growths += created.len() as u64;
     let held = note_held(backing, state);
     if !created.is_empty() {
@@ -45,20 +45,21 @@ pub(crate) fn carry_out(gpu: &Gpu, backing: &Backing, state: &mut State, plan: &
         state.memory.recorded(need.stream.slot, fence);
     }
     unmap_retired(gpu, backing, state);
-    tracing::debug!(device = %gpu.device, bytes = plan.granules * GRANULE, steals, created = created.len(), "room made");
+    tracing::debug!(device = %gpu.device, bytes = plan.granules * GRANULE, moves, created = created.len(), "plan carried out");
     Ok(())
 }
 
-/// Notes what is held now for the peak, and returns it.
+/// Updates the physical peak. Returns the bytes held.
 pub(crate) fn note_held(backing: &Backing, state: &mut State) -> u64 {
     let held = held(backing, state);
     state.counts.physical_peak = state.counts.physical_peak.max(held);
     held
 }
 
-/// Fails if a plan asks for more new memory than there is: nobody else should go without it until that is found out chunk by chunk.
+/// Fails if a plan needs more new memory than the driver has free. Creating chunks until the driver refuses would take
+/// the memory from others meanwhile.
 fn compare_with_free(gpu: &Gpu, backing: &Backing, plan: &Plan) -> Result<()> {
-    if plan.new_chunks() < WORTH_ASKING || backing.is_host() {
+    if plan.new_chunks() < QUERY_FROM || backing.is_host() {
         return Ok(());
     }
     let (wanted, free) = (backing.page_bytes(plan.new_pages()), gpu.driver.memory_info(gpu.device)?.free);
@@ -87,18 +88,18 @@ fn create_all(backing: &Backing, state: &mut State, plan: &Plan) -> Result<Vec<(
     Ok(created)
 }
 
-/// The bytes of each chunk of new memory that a plan asks for.
+/// The bytes of each new chunk of a plan.
 fn new_sizes<'a>(backing: &'a Backing, plan: &'a Plan) -> impl Iterator<Item = u64> + 'a {
     plan.fills.iter().filter(|fill| fill.source == Source::Create).map(|fill| backing.page_bytes(fill.pages))
 }
 
-/// Makes the physical memory that a plan asks for, as far as there is any; what is missing then fails in its turn.
+/// Creates the physical memory of a plan until the driver refuses; carrying the plan out then reports the refusal.
 pub(crate) fn prepare(backing: &Backing, plan: &Plan) -> Vec<(Physical, u64)> {
     new_sizes(backing, plan).map_while(|bytes| backing.create(bytes).ok().map(|physical| (physical, bytes))).collect()
 }
 
-/// What was prepared and is not for this plan.
-pub(crate) fn prepared_for_others(backing: &Backing, state: &State, plan: &Plan) -> Vec<(Physical, u64)> {
+/// Prepared memory that this plan does not use.
+pub(crate) fn unused_prepared(backing: &Backing, state: &State, plan: &Plan) -> Vec<(Physical, u64)> {
     let mut left = state.prepared.clone();
     for bytes in new_sizes(backing, plan) {
         if let Some(place) = left.iter().position(|&(_, made)| made == bytes) {
@@ -108,14 +109,14 @@ pub(crate) fn prepared_for_others(backing: &Backing, state: &State, plan: &Plan)
     left
 }
 
-/// Bytes of a plan that are still to be made; what was prepared for it counts as held already.
-pub(crate) fn lacking(backing: &Backing, state: &State, plan: &Plan) -> u64 {
+/// Bytes that a plan still needs to create; prepared memory already counts as held.
+pub(crate) fn bytes_to_create(backing: &Backing, state: &State, plan: &Plan) -> u64 {
     let sum = |chunks: &[(Physical, u64)]| chunks.iter().map(|&(_, bytes)| bytes).sum::<u64>();
-    let ready = sum(&state.prepared) - sum(&prepared_for_others(backing, state, plan));
+    let ready = sum(&state.prepared) - sum(&unused_prepared(backing, state, plan));
     backing.page_bytes(plan.new_pages()) - ready
 }
 
-/// Gives back what a failed plan created. What the driver refuses to take is held, and tried again.
+/// Releases what a failed plan created. What the driver refuses to take stays held and is tried again.
 pub(crate) fn release_all(backing: &Backing, state: &mut State, created: &[(Physical, u64)]) {
     for &(physical, bytes) in created {
         if let Err(error) = backing.release(physical) {
@@ -126,7 +127,7 @@ pub(crate) fn release_all(backing: &Backing, state: &mut State, created: &[(Phys
     note_held(backing, state);
 }
 
-/// Maps what a plan asks for, or, after an error, gives back what was created for it.
+/// Maps the chunks of a plan. After an error, releases what was created for it.
 fn map_all(backing: &Backing, state: &mut State, plan: &Plan, created: &[(Physical, u64)]) -> Result<()> {
     let mut new = created.iter().map(|&(physical, _)| physical);
     let mut mapped: Vec<&Fill> = Vec::new();
@@ -135,7 +136,7 @@ fn map_all(backing: &Backing, state: &mut State, plan: &Plan, created: &[(Physic
         .iter()
         .try_for_each(|fill| {
             let physical = match fill.source {
-                Source::Steal(_, handle) => Physical(handle),
+                Source::Move(_, handle) => Physical(handle),
                 Source::Create => new.next().unwrap_or(Physical(0)),
             };
             backing.map(fill.page, fill.pages, physical)?;
@@ -152,14 +153,14 @@ fn map_all(backing: &Backing, state: &mut State, plan: &Plan, created: &[(Physic
         tracing::warn!(place = %backing.place(), places = mapped.len(), "what a failed allocation mapped could not be unmapped; it is tried again");
         let stray = mapped.into_iter().map(|fill| (None, state.memory.arena.keep_mapped(fill.page, fill.pages)));
         stray.for_each(|old| state.retiring.push_front(old));
-        // The memory is held for as long as it is mapped, so it is released after that.
+        // A mapping holds its memory, so the memory is released after it.
         state.orphans.extend(created);
         note_held(backing, state);
     }
     result
 }
 
-/// Unmaps the old places of moved chunks, oldest first, as far as their fences have passed.
+/// Unmaps the old places of moved chunks, oldest first, up to the first whose fence has not passed.
 pub(crate) fn unmap_retired(gpu: &Gpu, backing: &Backing, state: &mut State) {
     while let Some((fence, old)) = state.retiring.front() {
         if fence.as_ref().is_some_and(|fence| !fence.passed()) {
@@ -175,16 +176,17 @@ pub(crate) fn unmap_retired(gpu: &Gpu, backing: &Backing, state: &mut State) {
     }
 }
 
-/// Releases what the driver refused to take back before.
+/// Retries the releases that the driver refused.
 pub(crate) fn retry_orphans(backing: &Backing, state: &mut State) {
-    // What could be unmapped and is not may be theirs: they are held, and counted, until it is.
+    // Places without a fence still have to be unmapped, and orphans may be mapped there: they stay held, and counted,
+    // until then.
     if state.retiring.iter().any(|(fence, _)| fence.is_none()) {
         return;
     }
     state.orphans.retain(|&(physical, _)| backing.release(physical).is_err());
 }
 
-/// Gives free chunks back until at most `keep` bytes are held, as far as there are any.
+/// Releases free chunks until at most `keep` bytes are held, or none is left.
 pub(crate) fn release_spare(backing: &Backing, state: &mut State, keep: u64) -> Result<()> {
     let over = held(backing, state).saturating_sub(keep).div_ceil(backing.granularity);
     let prepared = std::mem::take(&mut state.prepared);

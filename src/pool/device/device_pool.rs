@@ -1,4 +1,4 @@
-//! The pool of one device: a composition. What it does is in the files beside it, and in `report/`.
+//! The pool of one device, composed of its parts. Its operations are in the files beside it and in `report/`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const SMALL: u64 = 256 << 10;
 
 const _: () = assert!(
     Table::short(SMALL / GRANULE) == crate::pool::cache::stream_cache::StreamCache::SHORT,
-    "the fast path knows by one look where block and cell are"
+    "the stream cache and the table agree on which blocks are short"
 );
 
 /// The pool of one device.
@@ -39,34 +39,34 @@ pub struct DevicePool {
     pub(crate) layout: Layout,
     /// Pages of the largest chunk, a power of two; 0: follow the pool's size.
     pub(crate) max_chunk_pages: u64,
-    /// Whether new memory is taken rather than a stream made to wait.
+    /// Whether to take new memory rather than make a stream wait.
     pub(crate) grow_first: bool,
     pub(crate) state: Mutex<State>,
     pub(crate) streams: Streams,
     pub(crate) routes: Routes,
-    /// Most bytes to hold.
+    /// The most bytes that the pool may hold.
     pub(crate) limit: AtomicU64,
     pub(crate) live_peak: LivePeak,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) times: Times,
 }
 
-/// Where the time of requests went that no free memory could serve. Nanoseconds since the pool was made.
+/// The time spent on requests that no free memory could serve, in nanoseconds since the pool was made.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
-    /// Looking for memory, and the driver's calls.
+    /// Searching for memory, and driver calls.
     pub making: AtomicU64,
-    /// Waiting until work was done, and asking others to give memory back.
+    /// Waiting for the GPU, and reclaiming memory from other pools and callbacks.
     pub waiting: AtomicU64,
 }
 
-/// Adds a time to one of them.
+/// Adds `time` to a sum.
 pub(crate) fn add_time(sum: &AtomicU64, time: Duration) {
     sum.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 impl DevicePool {
-    /// Reserves the addresses of a device's pool; no memory is taken yet.
+    /// Reserves the addresses of a device's pool. Takes no memory yet.
     pub(crate) fn new(
         driver: Arc<dyn Driver>,
         device: DeviceId,
@@ -114,24 +114,24 @@ impl DevicePool {
         Ok(pool)
     }
 
-    /// Sets the smaller of two limits, each 0 for none.
+    /// Sets the limit to the smaller of the two; 0 means none.
     pub(crate) fn set_limit(&self, bytes: u64, fraction: f64) {
         self.limit.store(effective_limit(self.backing.total, bytes, fraction), Ordering::Relaxed);
     }
 
-    /// Which device this is.
+    /// The pool's device.
     #[must_use]
     pub fn device(&self) -> DeviceId {
         self.gpu.device
     }
 
-    /// Where its memory lies.
+    /// Where the pool's memory lies.
     #[must_use]
     pub fn place(&self) -> Place {
         self.backing.place()
     }
 
-    /// Whether its memory can be given to other processes as file descriptors.
+    /// Whether the memory can be exported to other processes as file descriptors.
     #[must_use]
     pub fn is_shareable(&self) -> bool {
         self.backing.is_shareable()
@@ -139,7 +139,7 @@ impl DevicePool {
 
     // ---- streams -------------------------------------------------------------------------------------
 
-    /// The stream that a handle names now.
+    /// The stream that `handle` names now.
     pub(crate) fn stream(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
         let name = self.streams.name(handle)?;
         if let Some(known) = self.streams.find(name) {
@@ -150,13 +150,14 @@ impl DevicePool {
         self.streams.find_or_add(name, memory, is_bound)
     }
 
-    /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
+    /// Registers a stream: the caller promises that it lives until it is unregistered, so its frees need no events of
+    /// their own.
     pub(crate) fn register(&self, handle: StreamHandle) -> Result<()> {
         refuse_per_thread(handle)?;
         self.streams.register(&*self.stream(handle)?)
     }
 
-    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it.
+    /// Ends the registration. The stream must still be alive in this call; it may be destroyed afterwards.
     pub(crate) fn unregister(&self, handle: StreamHandle) -> Result<()> {
         let stream = self.streams.registered(handle)?;
         let _state = self.state.lock();
@@ -165,7 +166,7 @@ impl DevicePool {
 
     // ---- blocks --------------------------------------------------------------------------------------
 
-    /// The live block that starts there.
+    /// The live block that starts at `at`.
     #[inline]
     pub(crate) fn find_live(&self, at: Address) -> Result<(u64, Header)> {
         let header = |start| (start, self.layout.table.read(start));
@@ -182,7 +183,7 @@ impl DevicePool {
         let Layout { table, .. } = &self.layout;
         let granule = self.layout.granule(at);
         let block = granule.and_then(|granule| self.state.lock().memory.arena.containing(granule));
-        // What waits in a stream cache is live for the arena, and freed for its user.
+        // The arena counts a block in a stream cache as live; its user has freed it.
         let live = block.filter(|&(block, _)| table.read(block).state() == BlockState::Live);
         bad_free(at, granule.is_some(), live.map(|(start, granules)| (self.layout.address(start), granules * GRANULE)))
     }
@@ -197,25 +198,25 @@ impl DevicePool {
         let live = found.map(|(start, _)| (start, table.read(start)));
         let live = live.filter(|(_, header)| header.state() == BlockState::Live);
         let block = live.map(|(start, header)| (self.layout.address(start), header.granules() * GRANULE));
-        // Behind a small block among large ones there may be memory that is nobody's.
+        // The span of a small block can lie in a zone of large ones, so its last bytes may belong to no block.
         block.filter(|&(start, bytes)| at.0 - start.0 < bytes).ok_or_else(|| self.bad_free(at))
     }
 
-    /// Notes how many bytes were asked for of the block at `at`, which nobody else knows of yet.
-    pub(crate) fn set_asked(&self, at: Address, slack: impl FnOnce(u64) -> u32) {
-        if let Some(place) = self.layout.granule(at).and_then(|start| self.layout.table.place(start)) {
-            place.set_slack(slack(place.read().granules()));
+    /// Stores the slack of the new block at `at`. pre: no other thread knows the block yet.
+    pub(crate) fn set_slack(&self, at: Address, slack: impl FnOnce(u64) -> u32) {
+        if let Some(cell) = self.layout.granule(at).and_then(|start| self.layout.table.cell(start)) {
+            cell.set_slack(slack(cell.read().granules()));
         }
     }
 
     // ---- peaks ---------------------------------------------------------------------------------------
 
-    /// Makes the bytes live now the most that were.
+    /// Resets the live peak to the bytes live now.
     pub(crate) fn reset_live_peak(&self) {
         self.live_peak.reset(&self.streams);
     }
 
-    /// Makes the bytes held now the most that were.
+    /// Resets the physical peak to the bytes held now.
     pub(crate) fn reset_physical_peak(&self) {
         let mut state = self.state.lock();
         state.counts.physical_peak = chunks::held(&self.backing, &state);
@@ -223,20 +224,20 @@ impl DevicePool {
 
     // ---- the end -------------------------------------------------------------------------------------
 
-    /// Gives everything back, blocks still live included.
+    /// Gives all memory back, that of live blocks included.
     pub(crate) fn close(&self) {
         let Gpu { driver, device, .. } = &*self.gpu;
         let synchronize = || driver.synchronize(*device);
-        // At the end of the process the driver may be gone, and there is nothing to wait for.
+        // At the end of the process the driver may be gone; then there is nothing to wait for.
         if let Err(error) = synchronize().or_else(|_| synchronize())
             && error.kind != ErrorKind::Deinitialized
         {
-            tracing::warn!(%device, %error, "closing a pool without having waited for the device");
+            tracing::warn!(%device, %error, "closing a pool: waiting for the device failed");
         }
         let mut state = self.state.lock();
         let exports = std::mem::take(&mut state.exports);
         exports.into_values().flatten().for_each(|export| (export.on_free)());
-        // Nobody comes back for what is left behind, so each call gets a second chance.
+        // Nothing retries later, so each call is tried twice.
         let again = |what: &str, call: &dyn Fn() -> crate::driver::Result<()>| {
             if let Err(error) = call().or_else(|_| call()) {
                 tracing::warn!(%device, %error, "{what} failed while closing a pool");

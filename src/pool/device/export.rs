@@ -1,4 +1,4 @@
-//! What lies behind a live block, for other processes.
+//! The physical memory of a live block, for other processes.
 
 use super::device_pool::DevicePool;
 use super::free::make_special;
@@ -12,15 +12,15 @@ use crate::units::{Address, DeviceId, GRANULE};
 /// A live block's physical memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
-    /// In whose context the chunks were made.
+    /// The device in whose context the chunks were created.
     pub device: DeviceId,
     /// Offset of the block in the first chunk, in bytes.
     pub offset: u64,
-    /// The chunks it lies in, in address order: handle and bytes.
+    /// The chunks that the block lies in, in address order: handle and bytes.
     pub chunks: Vec<(Physical, u64)>,
 }
 
-/// Notes that a part of the live block at `base` was exported: as [`Pool::export`](crate::pool::Pool).
+/// Records the export of a part of the live block at `base`, as [`Pool::export`](crate::pool::Pool).
 pub(crate) fn export(pool: &DevicePool, base: Address, export: Export) -> Result<(Place, Ticket)> {
     if !pool.backing.is_shareable() {
         return Err(Error::Unsupported(
@@ -31,7 +31,7 @@ pub(crate) fn export(pool: &DevicePool, base: Address, export: Export) -> Result
     loop {
         let (start, header) = pool.find_live(base)?;
         let mut state = pool.state.lock();
-        // Its free goes the slow way from now on, past the list of exports.
+        // From now on the block's free takes the slow path, which ends its exports.
         if make_special(pool, start, header) {
             let known = state.exports.entry(start).or_default();
             let ticket = match known.iter().find(|known| known.part == export.part) {
@@ -47,8 +47,8 @@ pub(crate) fn export(pool: &DevicePool, base: Address, export: Export) -> Result
     }
 }
 
-/// What `look` makes of the chunks of the live block at `base`, which was exported: as [`Pool::extent`](crate::pool::Pool).
-pub(crate) fn extent<T>(pool: &DevicePool, base: Address, look: impl FnOnce(&Extent) -> T) -> Result<T> {
+/// Calls `visit` with the chunks of the exported live block at `base`, as [`Pool::extent`](crate::pool::Pool).
+pub(crate) fn extent<T>(pool: &DevicePool, base: Address, visit: impl FnOnce(&Extent) -> T) -> Result<T> {
     let state = pool.state.lock();
     let found = pool.layout.granule(base).map(|start| (start, pool.layout.table.read(start)));
     let live = found.filter(|(start, header)| header.state() == BlockState::Live && state.exports.contains_key(start));
@@ -62,5 +62,5 @@ pub(crate) fn extent<T>(pool: &DevicePool, base: Address, look: impl FnOnce(&Ext
         offset: (start - page * (pool.backing.granularity / GRANULE)) * GRANULE,
         chunks: chunks.iter().map(|chunk| (Physical(chunk.handle), pool.backing.page_bytes(chunk.pages))).collect(),
     };
-    Ok(look(&extent))
+    Ok(visit(&extent))
 }

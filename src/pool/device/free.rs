@@ -1,4 +1,4 @@
-//! Taking blocks back where the fast path declined.
+//! Frees that the fast path declined.
 
 use std::sync::Arc;
 
@@ -14,71 +14,73 @@ use crate::pool::cache::stream_fences::Standing;
 use crate::pool::graph::private::Freed;
 use crate::pool::order::deferred::Deferred;
 use crate::pool::order::fence::Fence;
-use crate::pool::streams::polling::expect_transfer;
+use crate::pool::streams::polling::record_early_fence;
 use crate::units::Address;
 
-/// Which work a block that comes back may still be used by.
+/// The work that must be over before a freed block is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// What the freeing stream has now.
+pub(crate) enum FreeAfter {
+    /// The work queued on the freeing stream.
     Stream,
-    /// Also what the stream of the allocation has, whether that is alive or not.
-    Allocation,
-    /// Also what every other stream of the device has.
-    Everything,
+    /// Also the work of the stream of the allocation, whether it is still alive or not.
+    BothStreams,
+    /// Also the work of all other streams of the device.
+    AllStreams,
 }
 
-/// Takes a block back in the order of `stream`, which is `captured` or not, and behind what else may use it.
-pub(crate) fn free(pool: &DevicePool, stream: &Stream, at: Address, behind: Behind, captured: bool) -> Result<()> {
+/// Frees a block in the order of `stream`. It is reused after the work that `after` names. `captured`: `stream` is
+/// being captured.
+pub(crate) fn free(pool: &DevicePool, stream: &Stream, at: Address, after: FreeAfter, captured: bool) -> Result<()> {
     let mut again = false;
     loop {
         let (start, header) = pool.find_live(at)?;
-        // Another thread freed the block, and somebody else may have it by now.
+        // Another thread freed the block in between; it may have been allocated again.
         if again && !header.is_special() {
             return Err(pool.bad_free(at));
         }
         let own = header.stream() == stream.slot;
-        let simple = match behind {
-            Behind::Stream => true,
-            Behind::Allocation => own,
-            Behind::Everything => false,
+        let simple = match after {
+            FreeAfter::Stream => true,
+            FreeAfter::BothStreams => own,
+            FreeAfter::AllStreams => false,
         };
         let taken = if simple && !header.is_special() {
             free_in_order(pool, stream, start, header, captured)
         } else {
-            free_special(pool, stream, start, header, behind, captured)
+            free_special(pool, stream, start, header, after, captured)
         };
         if taken {
             return Ok(());
         }
-        // Another thread changed the header under us: it freed the block, or recorded a further use of it.
+        // The header changed in between: another thread freed the block or recorded a further use of it.
         again = true;
     }
 }
 
-/// Takes a block that the cache of a stream did not keep.
+/// Gives the arena a block that the stream's cache had no room for.
 #[inline(never)]
 pub(crate) fn give_back(pool: &DevicePool, stream: &Stream, block: Cached) {
     pool.state.lock().memory.give(block.start, stream.slot, stream.owner);
 }
 
-/// Takes back a block that only `stream` uses. Returns whether its header still said so.
+/// Frees a block that only `stream` uses. Returns false, and changes nothing, if its header is no longer `header`.
 fn free_in_order(pool: &DevicePool, stream: &Stream, start: u64, header: Header, captured: bool) -> bool {
     let own = header.stream() == stream.slot;
     if !if own { take_charged(pool, stream, start, header) } else { take(pool, start, header) } {
         return false;
     }
     if let Err(error) = stream.record_own(captured) {
-        tracing::debug!(device = %pool.gpu.device, %error, "a free could not be fenced; its block waits for the device");
+        tracing::debug!(device = %pool.gpu.device, %error, "no event could be recorded for a free; its block is quarantined");
         pool.state.lock().quarantine.push((start, stream.owner));
         return true;
     }
     let block = Cached { start, granules: header.granules() };
     if !own && StreamCache::is_long(block.granules) {
-        // Where one stream asks and another frees, again and again, the block is better off in the arena.
+        // If one stream allocates and another frees repeatedly, the arena can transfer the block; the freeing stream's
+        // cache could not.
         let mut state = pool.state.lock();
         state.memory.give(block.start, stream.slot, stream.owner);
-        hand_over(&mut state, stream);
+        prepare_transfer(&mut state, stream);
         return true;
     }
     let left = stream.cache_state.lock().push(block);
@@ -88,14 +90,14 @@ fn free_in_order(pool: &DevicePool, stream: &Stream, start: u64, header: Header,
     true
 }
 
-/// A long block that another stream was given came back, or will as soon as its other uses are over. Those before it may have come
-/// since.
-fn hand_over(state: &mut State, stream: &Stream) {
+/// Prepares the transfer of long blocks that are allocated on one stream and freed on another. `stream` freed such a
+/// block, now or once its other uses are over. Earlier deferred blocks may be ready as well.
+fn prepare_transfer(state: &mut State, stream: &Stream) {
     state.give_first_deferred();
-    expect_transfer(&mut state.memory, stream);
+    record_early_fence(&mut state.memory, stream);
 }
 
-/// Ends a live block's life for its users, if its header still says so.
+/// Marks a live block as freed and credits its stream, if its header is still `header`.
 fn take(pool: &DevicePool, start: u64, header: Header) -> bool {
     let streams = pool.streams.read();
     match streams.by_slot(header.stream()) {
@@ -113,24 +115,24 @@ fn take_charged(pool: &DevicePool, charged: &Stream, start: u64, header: Header)
     ours
 }
 
-/// Sends a live block's free the slow way, if its header still says `old`. Under the lock of the stream the block is
-/// charged to, as the fast path does it: of two that want to change it, one gets `true`.
+/// Marks a live block so that its free takes the slow path, if its header is still `old`. Takes the lock of the stream
+/// that the block is charged to, as the fast path does: of two threads that change the header, one gets `true`.
 pub(crate) fn make_special(pool: &DevicePool, start: u64, old: Header) -> bool {
     let streams = pool.streams.read();
-    let _hot = streams.by_slot(old.stream()).map(|stream| stream.cache_state.lock());
+    let _cache = streams.by_slot(old.stream()).map(|stream| stream.cache_state.lock());
     pool.layout.table.swap(start, old, old.special())
 }
 
-/// Notes that a live block is used on a further stream, which must live until the block is freed.
+/// Records that a live block is used on a further stream, which must live until the block is freed.
 pub(crate) fn record_use(pool: &DevicePool, stream: &Arc<Stream>, at: Address) -> Result<()> {
     loop {
         let (start, header) = pool.find_live(at)?;
         let mut state = pool.state.lock();
         if !make_special(pool, start, header) {
-            // Another thread recorded a use just now, or freed the block: that shows in the next turn.
+            // Another thread recorded a use, or freed the block; the next turn tells which.
             continue;
         }
-        // Also where it is the stream of the allocation: the block may be freed on another one.
+        // Recorded even for the stream of the allocation: the block may be freed on another one.
         let uses = state.uses.entry(start).or_default();
         if !uses.iter().any(|known| known.slot == stream.slot) {
             uses.push(Arc::clone(stream));
@@ -139,15 +141,15 @@ pub(crate) fn record_use(pool: &DevicePool, stream: &Arc<Stream>, at: Address) -
     }
 }
 
-/// Takes back a block that is private, exported, or used on further streams: those recorded, and where asked for
-/// the one it was allocated on. Returns whether its header still said so.
+/// Frees a block that is private, exported, or used on further streams. It is reused after the recorded uses and the
+/// work that `after` names. Returns false, and changes nothing, if its header is no longer `header`.
 #[cold]
 fn free_special(
     pool: &DevicePool,
     stream: &Stream,
     start: u64,
     header: Header,
-    behind: Behind,
+    after: FreeAfter,
     captured: bool,
 ) -> bool {
     let mut state = pool.state.lock();
@@ -158,13 +160,13 @@ fn free_special(
         (export.on_free)();
     }
     let uses = state.uses.remove(&start).unwrap_or_default();
-    let home = header.stream();
-    if let Some(id) = state.graphs.take(start) {
-        // It goes back to the stream of its allocation, and only that stream's uses are in that order.
-        let users = uses.iter().map(|user| &**user).chain([stream]).filter(|user| user.slot != home);
-        let everything = (behind == Behind::Everything).then(|| Fence::after_everything(&pool.gpu));
+    let allocated_on = header.stream();
+    if let Some(id) = state.graphs.remove_block(start) {
+        // The block returns to the order of the stream that it was allocated on, so that stream's uses need no fence.
+        let users = uses.iter().map(|user| &**user).chain([stream]).filter(|user| user.slot != allocated_on);
+        let everything = (after == FreeAfter::AllStreams).then(|| Fence::after_everything(&pool.gpu));
         let fences = users.map(fence_for_user).chain(everything).collect();
-        match state.graphs.free(id, start, home, fences) {
+        match state.graphs.free(id, start, allocated_on, fences) {
             Freed::Give(owner) => state.memory.arena.give(start, owner, 0),
             Freed::Defer(block) => state.deferred.push(block),
             Freed::Hold => {}
@@ -173,24 +175,24 @@ fn free_special(
         return true;
     }
     let fences = stream.record_own(captured).and_then(|()| {
-        // What the freeing stream itself has queued comes first anyway.
+        // The block returns to the freeing stream's order, so that stream's uses need no fence.
         let recorded = uses.iter().filter(|user| user.slot != stream.slot).map(|user| fence_for_user(user));
-        let further = match behind {
-            Behind::Stream => None,
-            Behind::Allocation if home == stream.slot => None,
-            Behind::Allocation => Some(fence_behind(pool, home)),
-            Behind::Everything => Some(Fence::after_everything(&pool.gpu)),
+        let further = match after {
+            FreeAfter::Stream => None,
+            FreeAfter::BothStreams if allocated_on == stream.slot => None,
+            FreeAfter::BothStreams => Some(fence_behind(pool, allocated_on)),
+            FreeAfter::AllStreams => Some(Fence::after_everything(&pool.gpu)),
         };
         recorded.chain(further).collect::<driver::Result<Vec<_>>>()
     });
     match fences {
         Ok(fences) if fences.is_empty() => state.memory.give(start, stream.slot, stream.owner),
         Ok(fences) => state.deferred.push(Deferred { start, owner: stream.owner, slot: stream.slot, fences }),
-        // Being captured, or gone: only a wait for the whole device will tell.
+        // A stream is being captured or gone: only a wait for the whole device proves the uses over.
         Err(_) => state.quarantine.push((start, stream.owner)),
     }
-    if home != stream.slot && StreamCache::is_long(header.granules()) {
-        hand_over(&mut state, stream);
+    if allocated_on != stream.slot && StreamCache::is_long(header.granules()) {
+        prepare_transfer(&mut state, stream);
     }
     true
 }
@@ -200,13 +202,13 @@ fn fence_for_user(user: &Stream) -> driver::Result<Arc<Fence>> {
     let why = match user.standing() {
         Standing::Current => return Fence::after_uncaptured(&user.gpu, user.handle),
         Standing::Captured => format!("stream {} is being captured", user.handle),
-        // On this thread the handle names another stream: an event on it would stand for that one's work.
+        // On this thread the handle names another stream, so an event would cover the wrong work.
         Standing::Stale => format!("stream {} is another thread's", user.handle),
     };
     Err(driver::DriverError::new(driver::ErrorKind::Invalid, "record_use", why))
 }
 
-/// A fence behind all work of the stream in a slot, without touching a handle that may be dead.
+/// A fence behind all work of the stream in `slot`, without using a handle that may be dead.
 fn fence_behind(pool: &DevicePool, slot: u16) -> driver::Result<Arc<Fence>> {
     match pool.streams.by_slot(slot).filter(|stream| stream.is_durable()) {
         Some(stream) => Fence::after_uncaptured(&pool.gpu, stream.handle),

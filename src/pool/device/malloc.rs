@@ -1,4 +1,4 @@
-//! Giving blocks out where the fast path declined.
+//! Requests that the fast path declined.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::pool::cache::stream_cache::StreamCache;
 use crate::pool::graph::id::captured_id;
 use crate::units::Address;
 
-/// The best fit of what `stream` may use as it is. Called with the stream's cache locked, against the order of the
-/// locks: so it only tries the state's. A registered stream is asked whether it is captured, as a longer way would.
+/// The best fit among the free memory that `stream` may use. Called with the stream's cache locked, against the lock
+/// order, so it only tries the state's lock. Checks first that a registered stream is not captured, as the slow path
+/// does.
 #[inline(never)]
 pub(crate) fn refill(pool: &DevicePool, stream: &Stream, granules: u64) -> Option<u64> {
     if granules == 0 || is_captured(stream).ok()? {
@@ -41,17 +42,18 @@ pub(crate) fn allocate(
         return Err(refuse_capture(stream).into());
     }
     if !stream.is_durable() {
-        stream.hold_back_heir()?;
+        stream.order_reused_handle()?;
     }
     let cached = stream.cache_state.lock().pop(granules);
     let start = match cached {
         Some(start) => start,
         None => {
-            // The fast path asks nobody; here one driver call more is nothing.
+            // The fast path makes no driver call; here one more costs little.
             if is_captured(stream)? {
                 return Err(refuse_capture(stream).into());
             }
-            let transferred = StreamCache::is_long(granules).then(|| slow_path::handed_over(pool, stream, granules));
+            let transferred =
+                StreamCache::is_long(granules).then(|| slow_path::take_from_other_stream(pool, stream, granules));
             match transferred.flatten() {
                 Some(start) => start,
                 None => slow_path(pool, Need::of(stream, granules))?,
@@ -61,7 +63,7 @@ pub(crate) fn allocate(
     Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, false), cached.is_some()))
 }
 
-/// Gives out memory whose every use is proven to be over.
+/// Allocates memory whose every use is proven to be over.
 pub(crate) fn allocate_ready(
     pool: &DevicePool,
     stream: &Arc<Stream>,
@@ -80,15 +82,15 @@ pub(crate) fn allocate_ready(
     Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, false), cached.is_some()))
 }
 
-/// A block from the stream's cache, if everything there is proven unused. Its fence is recorded before a block is
-/// put there, or the block is unfenced, so under the lock a fence that has passed covers them all.
+/// A block from the stream's cache, if all blocks there are proven unused. A fence is recorded before a block enters
+/// the cache, or the block is unfenced; so under the lock a fence that has passed covers all blocks.
 fn pop_passed(stream: &Stream, granules: u64) -> Option<u64> {
     let fences = stream.own_fences()?;
     let mut cache_state = stream.cache_state.lock();
     if cache_state.unfenced.is_none() && fences.passed() { cache_state.cache.pop(granules) } else { None }
 }
 
-/// Gives out a private pool's memory.
+/// Allocates from a private pool.
 pub(crate) fn allocate_private(
     pool: &DevicePool,
     id: u128,
@@ -101,13 +103,13 @@ pub(crate) fn allocate_private(
         state.graphs.owner(id, stream.slot, &mut state.memory.arena)?
     };
     let start = slow_path(pool, Need { stream, owner, private: true, granules })?;
-    pool.state.lock().graphs.gave(start, id);
+    pool.state.lock().graphs.add_block(start, id);
     Ok(give_out(pool, stream, start, Header::live(granules, stream.slot, tag, true), false))
 }
 
-/// The same for a capture that nobody announced, of a framework that captures graphs and tells no allocator. Each such capture gets a
-/// private pool of its own, known by the driver's number of it. Nobody tells when its graph is destroyed, so the memory stays with it
-/// until its user asks for it.
+/// Allocates for a capture that was not announced: the framework captures graphs without telling its allocator. Each
+/// such capture gets its own private pool, named by the driver's number of the capture. The end of its graph is not
+/// reported, so the memory stays in that pool until the user releases it.
 pub(crate) fn allocate_captured(
     pool: &DevicePool,
     stream: &Arc<Stream>,
@@ -119,39 +121,39 @@ pub(crate) fn allocate_captured(
     };
     let id = captured_id(number);
     pool.state.lock().graphs.begin_unannounced(id);
-    // Meanwhile no event may be recorded that would break the capture.
+    // Until the end, no event is recorded that would break the capture.
     pool.gpu.capture_begins();
     let result = allocate_private(pool, id, stream, granules, tag);
     pool.gpu.capture_ends();
     result
 }
 
-/// Whether a registered stream is being captured; others were asked when they were recognised.
+/// Whether a registered stream is being captured; for others that was checked when the stream was identified.
 fn is_captured(stream: &Stream) -> driver::Result<bool> {
     let gpu = &stream.gpu;
     Ok(stream.is_registered() && gpu.driver.stream_capture(gpu.device, stream.handle)? != Capture::None)
 }
 
-/// Writes the header of a block that starts there, and books it as live. `hit`: the cache had it.
+/// Writes the header of the block at `start` and counts it as live. `hit`: the block came from the cache.
 fn give_out(pool: &DevicePool, stream: &Stream, start: u64, header: Header, hit: bool) -> Address {
     pool.layout.table.write(start, header);
-    book(pool, stream, header.granules(), header.tag(), hit);
+    count_live(pool, stream, header.granules(), header.tag(), hit);
     pool.layout.address(start)
 }
 
-/// Books a block as live. `hit`: the cache had it.
-pub(crate) fn book(pool: &DevicePool, stream: &Stream, granules: u64, tag: u8, hit: bool) {
+/// Counts a block as live. `hit`: the block came from the cache.
+pub(crate) fn count_live(pool: &DevicePool, stream: &Stream, granules: u64, tag: u8, hit: bool) {
     let peak = {
         let mut cache_state = stream.cache_state.lock();
         cache_state.counts.missed += u64::from(!hit);
         stream.charge(&mut cache_state.counts, granules, tag)
     };
     if peak {
-        pool.live_peak.rose(&pool.streams, stream);
+        pool.live_peak.exceeded_mark(&pool.streams, stream);
     }
 }
 
-/// What a graph uses must not be anybody's memory.
+/// The memory of a graph must not go back to a stream.
 fn refuse_capture(stream: &Stream) -> Error {
     Error::Capturing(
         format!(

@@ -1,9 +1,10 @@
 //! One device's pool: its state, the slow path, reclaim, memory under pressure.
 //!
-//! `device_pool` is the composition; the other files are functions on the parts that they need. Locks, always taken in this order: the
-//! state (the arena), then the list of streams, then one stream's cache, then the peak of what is live. The fast path takes a stream's cache
-//! alone; a request that the cache cannot serve tries for the state under it, and never waits for it there. Nothing waits for the GPU
-//! under the state's lock.
+//! `device_pool` composes the parts; the functions in the other files take the parts that they need.
+//!
+//! Lock order: the state (the arena), the list of streams, one stream's cache, the live peak. The fast path locks only
+//! a stream's cache. A refill holds a stream's cache, so it only tries the state's lock and never waits for it. No code
+//! waits for the GPU under the state's lock.
 
 pub(crate) mod backing;
 pub(crate) mod captures;

@@ -1,4 +1,4 @@
-//! Who asks for memory, and why there is none.
+//! A request on the slow path, and why it fails.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use crate::pool::streams::ordered_arena::OrderedArena;
 #[derive(Clone, Copy)]
 pub(crate) struct Need<'a> {
     pub stream: &'a Arc<Stream>,
-    /// In whose order: the stream's, a private pool's, or nobody's for memory that the host may touch at once.
+    /// The owner that gets the memory: the stream, a private pool's owner, or `IDLE` if the host may use it at once.
     pub owner: Owner,
-    /// A private pool's memory may later be used on any stream, nobody's by the host: only proven idle memory will do.
+    /// Whether only unowned memory fits: that of a private pool may later be used on any stream, and `IDLE` memory by
+    /// the host.
     pub private: bool,
     pub granules: u64,
 }
@@ -24,12 +25,12 @@ impl<'a> Need<'a> {
         Self { stream, owner: stream.owner, private: false, granules }
     }
 
-    /// For memory whose every use is proven to be over.
+    /// A request for memory whose every use is proven to be over.
     pub fn ready(stream: &'a Arc<Stream>, granules: u64) -> Self {
         Self { stream, owner: IDLE, private: true, granules }
     }
 
-    /// The epoch of memory that becomes free for it; nobody's memory has none.
+    /// The epoch of memory that is freed for this request; 0 for `IDLE`.
     pub fn epoch(&self, memory: &mut OrderedArena) -> u64 {
         if self.owner == IDLE { 0 } else { memory.epoch(self.stream.slot) }
     }
@@ -38,20 +39,20 @@ impl<'a> Need<'a> {
 /// Why there is no memory.
 #[derive(Debug)]
 pub(crate) enum Shortage {
-    /// So many more bytes than the limit allows.
+    /// Bytes by which the request exceeds the limit.
     Limit(u64),
-    /// The driver had no more memory.
+    /// The driver's refusal.
     Device(DriverError),
-    /// No run of addresses is that long.
+    /// No free range of addresses is long enough.
     Addresses,
-    /// There is not so much in all.
+    /// The request is larger than the device's whole memory.
     Total,
 }
 
 /// Why a request fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// For want of so many bytes.
+    /// A request for this many bytes found no memory.
     Memory(u64, Shortage),
     Other(Error),
 }

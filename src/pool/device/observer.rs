@@ -1,4 +1,4 @@
-//! Whoever is told of memory that is mapped and unmapped.
+//! The observer of memory that is mapped and unmapped.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use crate::units::Address;
 /// What happened to a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// It has memory now.
+    /// The range has memory now.
     Mapped,
-    /// It has none any more.
+    /// The range has no memory any more.
     Unmapped,
 }
 
-/// Told of each range that is mapped or unmapped, under the arena's lock: must not call the pool.
+/// Called with each range that is mapped or unmapped, under the arena's lock: must not call the pool.
 pub type Observer = Box<dyn Fn(Mapping, Address, u64) + Send + Sync>;
 
-/// Somebody to tell, or nobody.
+/// The observer, if there is one.
 #[derive(Default)]
 pub(crate) struct Observed(pub Option<Observer>);
 

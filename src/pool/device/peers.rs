@@ -1,4 +1,4 @@
-//! Other devices that may use a pool's memory. Access costs time in every mapping, so it is given when asked for.
+//! Access of other devices to a pool's memory. Access makes every mapping slower, so it is given only on request.
 
 use super::device_pool::DevicePool;
 use crate::driver::{Access, Driver, Place};
@@ -12,14 +12,14 @@ impl DevicePool {
         self.backing.access_of(peer)
     }
 
-    /// Says what `peer` may do with the pool's memory, live blocks included. No queued work of `peer` may be using
-    /// what it loses.
+    /// Sets what `peer` may do with the pool's memory, live blocks included. No queued work of `peer` may use memory
+    /// that it loses access to.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the pool's own device, [`Error::Unsupported`] where the devices cannot reach each
     /// other. The access is then as before.
     pub fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()> {
-        // Pinned memory is every device's.
+        // Every device may use pinned memory.
         let owner = if self.backing.is_host() { peer } else { self.gpu.device };
         if !needs_access(&*self.gpu.driver, owner, peer, access)? {
             return Ok(());
@@ -48,7 +48,7 @@ impl DevicePool {
     }
 }
 
-/// Whether `peer` has to be told what it may do with memory of `owner`'s: not if it is its own.
+/// Whether access has to be set: not for the owner itself.
 ///
 /// # Errors
 /// As [`DevicePool::set_peer_access`].

@@ -1,4 +1,4 @@
-//! Asking others to give memory back before a request fails.
+//! Asking other pools and callbacks for memory before a request fails.
 
 use std::cell::Cell;
 use std::sync::Weak;
@@ -8,23 +8,23 @@ use parking_lot::Mutex;
 
 use crate::units::DeviceId;
 
-/// Told the device and the bytes wanted; says whether it gave anything back. Called without any lock held,
-/// so it may free into the pool.
+/// Gets the device and the bytes wanted; returns whether it gave memory back. Called without a lock, so it may free
+/// into the pool.
 pub type Callback = Box<dyn Fn(DeviceId, u64) -> bool + Send + Sync>;
 
-/// A pool that others may ask for memory.
-pub(crate) trait Spare: Send + Sync {
-    /// Gives back what a device's pool can spare. Returns the bytes that went.
+/// A pool that other pools can trim.
+pub(crate) trait Trim: Send + Sync {
+    /// Gives back what the pool can spare on a device. Returns the bytes given back.
     fn trim(&self, device: DeviceId) -> u64;
 }
 
-/// A pool, and what it takes its memory from.
-type Announced = (u64, Source, Weak<dyn Spare>);
+/// A pool's id, the source of its memory, and the pool.
+type PoolEntry = (u64, Source, Weak<dyn Trim>);
 
-/// All pools of the process, so that one can ask the others.
-static POOLS: Mutex<Vec<Announced>> = Mutex::new(Vec::new());
+/// All pools of the process.
+static POOLS: Mutex<Vec<PoolEntry>> = Mutex::new(Vec::new());
 
-/// What pools take their memory from: a driver's devices, or its host.
+/// Where pools take their memory from: the devices of a driver, or its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// [`Driver::memory`](crate::driver::Driver::memory).
@@ -33,11 +33,11 @@ pub(crate) struct Source {
 }
 
 thread_local! {
-    /// A callback that allocates must not be called again by that allocation.
+    /// Whether this thread is in a callback: an allocation made there calls no callback.
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whom a pool asks.
+/// What one pool can ask for memory: its callbacks and the other pools of the process.
 pub(crate) struct Pressure {
     pool: u64,
     source: Source,
@@ -69,7 +69,7 @@ impl Pressure {
         callbacks.len() < before
     }
 
-    /// Calls every callback, in the order they were added.
+    /// Calls every callback, in the order of their registration.
     pub fn call(&self, device: DeviceId, bytes: u64) -> bool {
         if CALLING.replace(true) {
             return false;
@@ -81,7 +81,7 @@ impl Pressure {
         helped
     }
 
-    /// Trims every other pool of the process that takes from the same memory for this device.
+    /// Trims every other pool of the process that takes memory from the same source.
     pub fn trim_others(&self, device: DeviceId) -> bool {
         let others: Vec<_> = {
             let pools = POOLS.lock();
@@ -92,9 +92,9 @@ impl Pressure {
     }
 }
 
-pub(crate) fn announce(id: u64, source: Source, devices: Weak<dyn Spare>) {
+pub(crate) fn add_pool(id: u64, source: Source, devices: Weak<dyn Trim>) {
     let mut pools = POOLS.lock();
-    // What is left of an ended pool goes with the next one.
+    // Entries of pools that have ended are removed when the next pool is added.
     pools.retain(|(_, _, devices)| devices.strong_count() > 0);
     pools.push((id, source, devices));
 }

@@ -1,4 +1,4 @@
-//! Reclaim: acting on fences, waiting for them, and the other ways to get memory back.
+//! Reclaim: polling fences, waiting for them, and the other ways to get memory back.
 
 use std::sync::Arc;
 
@@ -11,18 +11,17 @@ use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
 use crate::pool::streams::polling;
 
-/// Empties every cache and looks at every fence, without waiting for any: what has passed becomes anybody's memory, or is unmapped,
-/// or freed. `may_look`: at the fence of a stream.
-pub(crate) fn poll(pool: &DevicePool, state: &mut State, may_look: impl Fn(&Stream) -> bool) {
+/// Empties every cache and polls every fence, without waiting. Memory whose fence has passed becomes unowned, is
+/// unmapped, or is freed. `may_poll`: whether to poll the fence of a stream.
+pub(crate) fn poll(pool: &DevicePool, state: &mut State, may_poll: impl Fn(&Stream) -> bool) {
     unmap_retired(&pool.gpu, &pool.backing, state);
     state.give_deferred();
-    // Who changes the list has the state's lock too, so nobody waits for this one.
-    polling::poll(&pool.streams.read(), &mut state.memory, may_look);
+    // The list changes only under the state's lock, so this read lock is free.
+    polling::poll(&pool.streams.read(), &mut state.memory, may_poll);
     retry_orphans(&pool.backing, state);
 }
 
-/// Waits on the host until everything freed so far is proven unused. Returns whether there was anything
-/// to wait for.
+/// Waits on the host until all blocks freed so far are proven unused. Returns whether there was anything to wait for.
 pub(crate) fn wait_for_pending(pool: &DevicePool) -> bool {
     let fences = {
         let mut state = pool.state.lock();
@@ -34,14 +33,14 @@ pub(crate) fn wait_for_pending(pool: &DevicePool) -> bool {
     }
     for fence in &fences {
         if let Err(error) = fence.wait() {
-            tracing::warn!(device = %pool.gpu.device, %error, "a fence could not be waited for");
+            tracing::warn!(device = %pool.gpu.device, %error, "waiting for a fence failed");
         }
     }
     poll(pool, &mut pool.state.lock(), |_| true);
     true
 }
 
-/// Every fence that is waited for now.
+/// All fences that are still pending.
 fn pending(pool: &DevicePool, state: &mut State) -> Vec<Arc<Fence>> {
     let mut fences: Vec<Arc<Fence>> = state.retiring.iter().filter_map(|(fence, _)| fence.clone()).collect();
     fences.extend(state.deferred.iter().flat_map(|block| block.fences.iter().cloned()));
@@ -49,8 +48,8 @@ fn pending(pool: &DevicePool, state: &mut State) -> Vec<Arc<Fence>> {
     fences
 }
 
-/// Waits for the whole device where nothing else proves memory unused: what released private pools held,
-/// and blocks freed on a capturing stream. Returns whether that freed anything.
+/// Waits for the whole device where nothing else proves memory unused: memory of released private pools, and blocks
+/// freed on a capturing stream. Returns whether that freed anything.
 pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
     let (blocks, owners) = {
         let state = pool.state.lock();
@@ -61,11 +60,11 @@ pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
         return false;
     }
     if let Err(error) = pool.gpu.driver.synchronize(pool.gpu.device) {
-        tracing::debug!(device = %pool.gpu.device, %error, "the device cannot be waited for now");
+        tracing::debug!(device = %pool.gpu.device, %error, "waiting for the device failed");
         return false;
     }
     let mut state = pool.state.lock();
-    // Only what was there before the wait is covered by it.
+    // The wait covers only what was there before it.
     let mut cleared = Vec::new();
     state.quarantine.retain(|block| {
         !blocks.contains(block) || {
@@ -85,7 +84,7 @@ pub(crate) fn clear_quarantine(pool: &DevicePool) -> bool {
     true
 }
 
-/// Gets memory back, where so many bytes are wanted, in the first of these ways that gives any. Returns how many were tried.
+/// Tries `ways` in order until one gives memory back; `bytes` are wanted. Returns how many were tried.
 pub(crate) fn reclaim(pool: &DevicePool, ways: &[Reclaim], bytes: u64) -> usize {
     let gpu = &pool.gpu;
     let gives = |how: &Reclaim| match how {

@@ -1,9 +1,10 @@
 //! Giving idle memory back in the background.
 //!
-//! A thread for each device looks at its pool four times in the time that [`Options::give_back_ms`](crate::pool::Options) names.
-//! What was needed at no moment of that time goes back to the driver, a part at a time, so that a request waits for no more than a part.
-//! Needed is the most that was live and an eighth more, or what the pool grew to meanwhile: a program that repeats itself within
-//! that time keeps what it has, and never pays for taking it again.
+//! One thread per device checks its pool four times within the time that
+//! [`Options::give_back_ms`](crate::pool::Options) sets. Memory that was not needed within that time goes back to the
+//! driver, in parts, so that a request waits for at most one part. The need is the live peak and an eighth more, or
+//! what the pool grew to meanwhile. So a program that repeats itself within that time keeps its memory and never pays
+//! for it again.
 
 use std::sync::{Arc, Once, Weak};
 use std::thread::{Builder, JoinHandle};
@@ -17,73 +18,75 @@ use super::trim::release_in_parts;
 use crate::driver::{DriverError, ErrorKind, process};
 use crate::error::{Error, Result};
 
-/// How often the thread looks in the time that memory may be idle.
-const LOOKS: usize = 4;
-/// One part in so many of what was live is kept beside it: what programs lose to fragmentation is mostly less.
-const BESIDE: u64 = 8;
-/// What goes back between two chances for requests to pass.
+/// Checks within the time that memory may be idle.
+const CHECKS: usize = 4;
+/// One `HEADROOM`th of the live peak is kept in addition: programs mostly lose less to fragmentation.
+const HEADROOM: u64 = 8;
+/// Bytes given back before the lock is released for requests.
 const PART: u64 = 256 << 20;
-/// The same of pinned memory, which takes the driver far longer.
+/// The same for pinned memory, which takes the driver far longer.
 const PART_OF_PINNED: u64 = 16 << 20;
-/// How long the end of the process waits for a look that is under way.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the end of the process waits for a check in progress.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What was needed lately, in bytes: the highest in each of the last times between two looks.
+/// The highest need of each of the last intervals between checks, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    latest: [u64; LOOKS],
+    latest: [u64; CHECKS],
     next: usize,
 }
 
 impl Needs {
-    /// Notes what was needed since the last look. Returns what was needed in the whole time.
+    /// Stores the need since the last check. Returns the highest need within the idle time.
     pub fn note(&mut self, need: u64) -> u64 {
         self.latest[self.next] = need;
-        self.next = (self.next + 1) % LOOKS;
+        self.next = (self.next + 1) % CHECKS;
         self.latest.iter().copied().max().unwrap_or(need)
     }
 }
 
-/// The thread that looks after one device's pool.
+/// The thread that gives back one device's idle memory.
 #[derive(Debug)]
 pub(crate) struct Scavenger {
     watch: Arc<Watch>,
     thread: JoinHandle<()>,
 }
 
-/// Locked by the thread while it works.
+/// Shared with the thread, which holds `stopped` while it works.
 #[derive(Debug, Default)]
 struct Watch {
-    over: Mutex<bool>,
-    called: Condvar,
+    stopped: Mutex<bool>,
+    wake: Condvar,
 }
 
-/// Every thread's, for the end of the process: CUDA must not be called after its own end.
+/// All threads of the process, to stop them at its end: no CUDA call may follow CUDA's own end.
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
 extern "C" fn end_all() {
-    // In a child of a fork there are no such threads, and their locks may be held for ever.
+    // A forked child has no such threads, and their locks may stay held.
     if process::is_forked() {
         return;
     }
-    let watches = WATCHES.try_lock_for(PATIENCE).map(|mut watches| std::mem::take(&mut *watches)).unwrap_or_default();
+    let watches =
+        WATCHES.try_lock_for(EXIT_TIMEOUT).map(|mut watches| std::mem::take(&mut *watches)).unwrap_or_default();
     for watch in watches.iter().filter_map(Weak::upgrade) {
-        if let Some(mut over) = watch.over.try_lock_for(PATIENCE) {
-            *over = true;
+        if let Some(mut stopped) = watch.stopped.try_lock_for(EXIT_TIMEOUT) {
+            *stopped = true;
         }
     }
 }
 
 impl Scavenger {
-    /// Looks after `home` until it ends.
-    pub fn start(home: &Arc<DevicePool>, idle: Duration) -> Result<Self> {
+    /// Starts the thread, which ends with the pool.
+    pub fn start(pool: &Arc<DevicePool>, idle: Duration) -> Result<Self> {
         let watch = Arc::new(Watch::default());
-        let (theirs, weak) = (Arc::clone(&watch), Arc::downgrade(home));
-        let pause = idle / LOOKS as u32;
-        let thread = Builder::new().name("forebay-scavenger".into()).spawn(move || look_after(&weak, &theirs, pause));
+        let (shared, weak) = (Arc::clone(&watch), Arc::downgrade(pool));
+        let pause = idle / CHECKS as u32;
+        let thread = Builder::new().name("forebay-scavenger".into()).spawn(move || run(&weak, &shared, pause));
         let thread = thread.map_err(|error| {
-            let text =
-                format!("a thread for giving idle memory back: {error}; raise the limit on threads (RLIMIT_NPROC)");
+            let text = format!(
+                "the scavenger thread could not be started: {error}; raise the limit on threads (RLIMIT_NPROC)"
+            );
             Error::Driver(DriverError::new(ErrorKind::Failed, "pthread_create", text))
         })?;
         static ONCE: Once = Once::new();
@@ -94,38 +97,38 @@ impl Scavenger {
         Ok(Self { watch, thread })
     }
 
-    /// Returns when the thread is at its end.
+    /// Stops the thread and waits for its end.
     pub fn end(self) {
-        *self.watch.over.lock() = true;
-        self.watch.called.notify_one();
+        *self.watch.stopped.lock() = true;
+        self.watch.wake.notify_one();
         if self.thread.join().is_err() {
-            tracing::error!("the thread for giving idle memory back panicked");
+            tracing::error!("the scavenger thread panicked");
         }
     }
 }
 
-fn look_after(home: &Weak<DevicePool>, watch: &Watch, pause: Duration) {
+fn run(pool: &Weak<DevicePool>, watch: &Watch, pause: Duration) {
     let mut needs = Needs::default();
-    let mut over = watch.over.lock();
+    let mut stopped = watch.stopped.lock();
     loop {
-        // It may be over before this thread gets here.
-        watch.called.wait_while_for(&mut over, |over| !*over, pause);
-        if *over {
+        // `stopped` may be set before this thread gets here.
+        watch.wake.wait_while_for(&mut stopped, |stopped| !*stopped, pause);
+        if *stopped {
             return;
         }
-        let Some(home) = home.upgrade() else { return };
-        scavenge(&home, &mut needs);
+        let Some(pool) = pool.upgrade() else { return };
+        scavenge(&pool, &mut needs);
     }
 }
 
-/// Looks once: gives back what was not needed. Returns the bytes that went.
+/// Checks once and gives back what was not needed. Returns the bytes given back.
 fn scavenge(pool: &DevicePool, needs: &mut Needs) -> u64 {
     let live = pool.live_peak.take_recent(&pool.streams);
     let (grown, held) = {
         let mut state = pool.state.lock();
         (std::mem::take(&mut state.grown_to), held(&pool.backing, &state))
     };
-    let keep = needs.note((live + live / BESIDE).max(grown));
+    let keep = needs.note((live + live / HEADROOM).max(grown));
     let part = if pool.backing.is_host() { PART_OF_PINNED } else { PART };
     if held <= keep { 0 } else { release_in_parts(pool, keep, part) }
 }
@@ -153,44 +156,44 @@ mod tests {
     }
 
     fn held(pool: &Pool) -> u64 {
-        pool.stats(0).expect("figures").physical
+        pool.stats(0).expect("statistics").physical
     }
 
     #[test]
-    fn a_need_counts_for_as_many_looks_as_there_are_in_the_time() {
+    fn a_need_counts_for_all_checks_within_the_idle_time() {
         let mut needs = Needs::default();
         assert_eq!([5, 9, 3, 0, 1, 0, 0].map(|need| needs.note(need)), [5, 9, 9, 9, 9, 3, 1]);
     }
 
     #[test]
-    fn what_was_not_needed_in_the_time_goes_back_and_what_was_stays() {
+    fn only_memory_unneeded_within_the_idle_time_goes_back() {
         let (_driver, pool) = pool(Clock::Immediate, Options { max_chunk: 16 * MIB, ..Options::default() });
-        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
+        let device = pool.device(0).expect("a device").as_arena().expect("an arena");
         let mut needs = Needs::default();
         let stays = pool.malloc(64 * MIB, 0, StreamHandle::LEGACY, 0).expect("memory");
-        for _ in 0..3 * LOOKS {
+        for _ in 0..3 * CHECKS {
             take_and_give(&pool, 512 * MIB);
-            assert_eq!(scavenge(home, &mut needs), 0, "it was needed a moment ago");
+            assert_eq!(scavenge(device, &mut needs), 0, "needed just now");
         }
-        for look in 1..LOOKS {
-            assert_eq!(scavenge(home, &mut needs), 0, "look {look}: it was needed in the time");
+        for check in 1..CHECKS {
+            assert_eq!(scavenge(device, &mut needs), 0, "check {check}: needed within the idle time");
         }
         assert_eq!(held(&pool), 576 * MIB);
-        let gone = scavenge(home, &mut needs);
-        assert_eq!((gone, held(&pool)), (512 * MIB, 64 * MIB), "no chunk of 16 MiB fits into the eighth beside");
-        assert_eq!(scavenge(home, &mut needs), 0);
+        let gone = scavenge(device, &mut needs);
+        assert_eq!((gone, held(&pool)), (512 * MIB, 64 * MIB), "a chunk of 16 MiB is more than the eighth in addition");
+        assert_eq!(scavenge(device, &mut needs), 0);
         pool.free(stays, StreamHandle::LEGACY).expect("a free");
-        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
+        let gone: u64 = (0..=CHECKS).map(|_| scavenge(device, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (64 * MIB, 0));
         take_and_give(&pool, 512 * MIB);
         pool.check(0).expect("every equation holds");
     }
 
     #[test]
-    fn what_the_pool_grew_to_counts_even_if_less_was_live() {
+    fn growth_counts_as_a_need_even_if_less_was_live() {
         let (driver, pool) = pool(Clock::Manual, Options { grow_first: true, ..Options::default() });
-        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
-        // Work on the one stream is not over when the other needs as much.
+        let device = pool.device(0).expect("a device").as_arena().expect("an arena");
+        // Work on one stream is not over when the other stream needs the same amount.
         for _ in 0..2 {
             let stream = driver.stream_create(DeviceId(0)).expect("a stream");
             pool.stream_register(0, stream).expect("a registration");
@@ -200,46 +203,46 @@ mod tests {
         }
         driver.run_all();
         let mut needs = Needs::default();
-        for _ in 0..LOOKS {
-            assert_eq!((scavenge(home, &mut needs), held(&pool)), (0, 40 * MIB));
+        for _ in 0..CHECKS {
+            assert_eq!((scavenge(device, &mut needs), held(&pool)), (0, 40 * MIB));
         }
-        // A look may find that it has to raise a fence, and what that covers is for the next.
+        // A check may have to record a fence; the next check gives back what that covers.
         let mut gone = 0;
         for _ in 0..3 {
-            gone += scavenge(home, &mut needs);
+            gone += scavenge(device, &mut needs);
             driver.run_all();
         }
         assert_eq!((gone, held(&pool)), (40 * MIB, 0));
     }
 
     #[test]
-    fn no_event_over_the_whole_device_is_raised_for_it() {
+    fn the_scavenger_records_no_device_wide_event() {
         let (driver, pool) = pool(Clock::Immediate, Options::default());
-        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
+        let device = pool.device(0).expect("a device").as_arena().expect("an arena");
         let stream = driver.stream_create(DeviceId(0)).expect("a stream");
         let block = |bytes| pool.malloc(bytes, 0, stream, 0).expect("memory");
         let blocks = [block(20 * MIB), block(40 * MIB)];
-        // The first free on a stream that was not registered has an event; the next may do without.
+        // The first free on an unregistered stream records an event; the next may go without.
         for block in blocks {
             pool.free(block, stream).expect("a free");
         }
         let mut needs = Needs::default();
-        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
+        let gone: u64 = (0..=CHECKS).map(|_| scavenge(device, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (0, 60 * MIB), "nothing covers the second");
         assert_eq!(pool.trim(0, 0), Ok(60 * MIB));
     }
 
     #[test]
-    fn nothing_goes_back_while_a_capture_is_announced() {
+    fn nothing_goes_back_during_an_announced_capture() {
         let (_driver, pool) = pool(Clock::Immediate, Options::default());
-        let home = pool.device(0).expect("a device").as_arena().expect("an arena");
+        let device = pool.device(0).expect("a device").as_arena().expect("an arena");
         take_and_give(&pool, 64 * MIB);
         pool.private_begin(0, 7, Box::new(|_| false)).expect("a private pool");
         let mut needs = Needs::default();
-        let gone: u64 = (0..=LOOKS).map(|_| scavenge(home, &mut needs)).sum();
+        let gone: u64 = (0..=CHECKS).map(|_| scavenge(device, &mut needs)).sum();
         assert_eq!((gone, held(&pool)), (0, 64 * MIB));
         pool.private_end(0, 7).expect("its end");
-        assert_eq!(scavenge(home, &mut needs), 64 * MIB);
+        assert_eq!(scavenge(device, &mut needs), 64 * MIB);
         pool.private_release(0, 7).expect("its release");
     }
 }

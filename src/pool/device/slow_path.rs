@@ -1,4 +1,5 @@
-//! The slow path: memory for a request that no cache could serve. `policy::next` says what to do next, this does it.
+//! The slow path: memory for a request that no cache could serve. `policy::next` chooses each step; this file carries
+//! it out.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::chunks::{carry_out, held, lacking, note_held, prepare, prepared_for_others, release_all};
+use super::chunks::{bytes_to_create, carry_out, held, note_held, prepare, release_all, unused_prepared};
 use super::device_pool::{DevicePool, add_time};
 use super::need::{Failure, Need, Shortage};
 use super::reclaim::{poll, reclaim};
@@ -14,24 +15,25 @@ use super::state::State;
 use crate::arena::{IDLE, Plan};
 use crate::driver::{DriverError, ErrorKind};
 use crate::policy::chunk::largest_chunk;
-use crate::policy::next::{Looked, Planned, Reason, Step, View, next};
+use crate::policy::next::{Planned, Reason, Searched, Step, View, next};
 use crate::pool::cache::stream::Stream;
 use crate::pool::streams::polling;
 use crate::pool::streams::transfer::{sources, transfer};
 use crate::units::GRANULE;
 
-/// A request on the slow path looks at so many streams, on average, where that gives nothing.
+/// Streams that a request on the slow path polls, on average, where polling frees nothing.
 const STREAMS_PER_REQUEST: usize = 64;
 
-/// What another stream handed over, if its fence has passed. pre: the request is long; shorter blocks are in caches.
-pub(crate) fn handed_over(pool: &DevicePool, stream: &Stream, granules: u64) -> Option<u64> {
+/// A block that another stream freed and whose fence has passed. pre: the request is long; shorter blocks are in
+/// caches.
+pub(crate) fn take_from_other_stream(pool: &DevicePool, stream: &Stream, granules: u64) -> Option<u64> {
     let mut state = pool.state.lock();
-    let start = polling::handed_over(&pool.streams.read(), &mut state.memory, stream, granules)?;
+    let start = polling::take_from_other_stream(&pool.streams.read(), &mut state.memory, stream, granules)?;
     state.counts.misses += 1;
     Some(start)
 }
 
-/// Finds memory, or makes it. Returns where it starts.
+/// Finds or makes memory. Returns where it starts.
 #[cold]
 pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failure> {
     let (now, bytes) = (|| pool.gpu.driver.now(), need.granules * GRANULE);
@@ -48,15 +50,15 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
                 made(begun);
                 return Ok(start);
             }
-            search.look(&mut guard);
+            search.update(&mut guard);
             let step = next(&search.view);
-            // Planning and asking free nothing.
-            may_find = !matches!(step, Step::Plan { .. } | Step::AskOthers | Step::AskIdle);
+            // Planning and counting free no memory.
+            may_find = !matches!(step, Step::Plan { .. } | Step::CountOthers | Step::CheckIdle);
             match step {
-                Step::Look(further) => search.look_further(&mut guard, further),
+                Step::Search(further) => search.search_further(&mut guard, further),
                 Step::Plan { moving } => search.plan(&mut guard, moving),
-                Step::AskOthers => search.ask_others(&guard),
-                Step::AskIdle => search.view.idle = Some(pool.gpu.is_idle(need.stream.handle)),
+                Step::CountOthers => search.count_others(&guard),
+                Step::CheckIdle => search.view.idle = Some(pool.gpu.is_idle(need.stream.handle)),
                 Step::Transfer => search.transfer(&mut guard),
                 Step::CarryOut => search.carry_out(&mut guard).inspect_err(|_| made(begun))?,
                 Step::Reclaim(ways) => {
@@ -68,7 +70,7 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
                     reclaimed += MutexGuard::unlocked(&mut guard, || reclaim(pool, ways, bytes));
                     begun = now();
                     add_time(&pool.times.waiting, begun.saturating_sub(end));
-                    // Without the lock others changed the arena: no plan from before holds any more.
+                    // The lock was released and the arena may have changed, so earlier plans are void.
                     continue 'again;
                 }
                 Step::Fail(reason) => {
@@ -80,19 +82,19 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
     }
 }
 
-/// One search for room, until something is given back that calls for another.
+/// One search for memory. After a reclaim a new search starts.
 struct Search<'a> {
     pool: &'a DevicePool,
     need: Need<'a>,
     view: View,
     plan: Option<Plan>,
-    /// Streams whose memory helps, as far as they were asked for.
+    /// Streams with memory that fits the request, if they were counted.
     sources: Vec<Arc<Stream>>,
-    /// What the driver said when it refused.
+    /// The driver's last refusal.
     refusal: Option<DriverError>,
-    /// Memory of the host was pinned for a plan.
+    /// Whether host memory was pinned for a plan.
     prepared: bool,
-    /// Where room was made.
+    /// Where the memory starts that a plan made.
     made: Option<u64>,
 }
 
@@ -107,8 +109,8 @@ impl<'a> Search<'a> {
             history: state.history,
             left: state.budget.left(now),
             grow_first: pool.grow_first,
-            looked: Looked::Nowhere,
-            look_pays: state.unpolled == 0,
+            searched: Searched::Arena,
+            polling_pays: state.unpolled == 0,
             planned: None,
             others: None,
             idle: None,
@@ -118,34 +120,34 @@ impl<'a> Search<'a> {
         Self { pool, need, view, plan: None, sources: Vec::new(), refusal: None, prepared: false, made: None }
     }
 
-    /// A free block that is long enough, or the room that was made.
+    /// The memory that a plan made, or the best free block.
     fn find(&mut self, state: &mut State) -> Option<u64> {
         self.made.or_else(|| state.memory.arena.take(self.need.owner, self.need.granules))
     }
 
-    /// Brings what is held and planned up to date.
-    fn look(&mut self, state: &mut State) {
+    /// Updates the view: what is held, and what the plan still needs.
+    fn update(&mut self, state: &mut State) {
         let backing = &self.pool.backing;
         self.view.held = held(backing, state);
         self.view.history = state.history;
         let Some(plan) = &self.plan else { return };
-        if self.view.held + lacking(backing, state, plan) > self.view.limit {
-            // Several may have prepared for themselves, and too much together.
-            let others = prepared_for_others(backing, state, plan);
+        if self.view.held + bytes_to_create(backing, state, plan) > self.view.limit {
+            // Several requests may have prepared memory for themselves, too much in sum.
+            let others = unused_prepared(backing, state, plan);
             state.prepared.retain(|made| !others.contains(made));
             release_all(backing, state, &others);
             self.view.held = held(backing, state);
         }
-        let new = lacking(backing, state, plan);
+        let new = bytes_to_create(backing, state, plan);
         if let Some(Some(planned)) = &mut self.view.planned {
             planned.new = new;
         }
     }
 
-    fn look_further(&mut self, state: &mut State, further: Looked) {
+    fn search_further(&mut self, state: &mut State, further: Searched) {
         let Self { pool, need, .. } = *self;
-        self.view.looked = further;
-        if further == Looked::Own {
+        self.view.searched = further;
+        if further == Searched::OwnCache {
             state.memory.drain(need.stream);
             state.memory.arena.clear_merge_barrier(need.owner);
             state.unpolled = state.unpolled.saturating_sub(1);
@@ -153,24 +155,24 @@ impl<'a> Search<'a> {
         }
         let free = |state: &State| (state.memory.arena.live_granules(), state.memory.arena.owner_free(IDLE));
         let before = free(state);
-        // Its own memory is as good as idle to a stream, but not to the host.
+        // A stream can reuse its own memory as it is; the host cannot.
         let own = (need.owner != IDLE).then_some(need.stream.slot);
         poll(pool, state, |stream| own != Some(stream.slot));
-        // Where that gave nothing and there are many streams, the next requests cannot pay for it.
+        // Polling many streams freed nothing, so the next requests skip it.
         let idle = free(state) == before;
         state.unpolled = if idle { pool.streams.read().len() / STREAMS_PER_REQUEST } else { 0 };
         self.forget();
     }
 
-    /// What was planned and asked says nothing any more.
+    /// Discards the plan and what it was based on.
     fn forget(&mut self) {
         (self.plan, self.view.planned, self.view.others) = (None, None, None);
     }
 
-    /// Plans to make room with as little new memory as can be, or without moving anything.
+    /// Plans memory for the request: with as little new memory as possible, or (not `moving`) with new memory only.
     fn plan(&mut self, state: &mut State, moving: bool) {
         let Need { owner, granules, .. } = self.need;
-        // What lies in caches is not live by now.
+        // The caches searched so far are drained, so their blocks do not count as live.
         self.view.live = (state.memory.arena.live_granules() + granules) * GRANULE;
         state.history.needed(self.view.live);
         let largest = self.largest_chunk(state);
@@ -195,7 +197,7 @@ impl<'a> Search<'a> {
         largest_chunk(pages, arena.long_blocks() + 1, state.budget.rate())
     }
 
-    fn ask_others(&mut self, state: &State) {
+    fn count_others(&mut self, state: &State) {
         let Self { pool, need, .. } = *self;
         self.sources = match need.private {
             true => Vec::new(),
@@ -205,7 +207,7 @@ impl<'a> Search<'a> {
             Some(self.sources.iter().map(|from| state.memory.arena.owner_free(from.owner) * GRANULE).sum());
     }
 
-    /// Hands the asking stream other streams' memory, of the richest that has any.
+    /// Transfers other streams' memory to the requesting stream, from the stream that has most.
     fn transfer(&mut self, state: &mut State) {
         let need = self.need;
         for from in &self.sources {
@@ -223,8 +225,9 @@ impl<'a> Search<'a> {
     fn carry_out(&mut self, state: &mut MutexGuard<'_, State>) -> Result<(), Failure> {
         let Self { pool: DevicePool { gpu, backing, .. }, need, .. } = *self;
         let Some(plan) = &self.plan else { return Ok(()) };
-        if backing.is_host() && !self.prepared && lacking(backing, state, plan) > 0 {
-            // Pinning takes 0.3 ms a MiB: others go on meanwhile, and may change what there is to plan with.
+        if backing.is_host() && !self.prepared && bytes_to_create(backing, state, plan) > 0 {
+            // Pinning takes 0.3 ms/MiB. Other threads go on meanwhile and may change the arena, so the plan is made
+            // anew.
             let made = MutexGuard::unlocked(state, || prepare(backing, plan));
             state.budget.pinned(made.iter().map(|&(_, bytes)| bytes).sum());
             state.prepared.extend(made);

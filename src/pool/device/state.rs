@@ -1,4 +1,4 @@
-//! What the arena's lock protects.
+//! The data behind the arena's lock.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,48 +15,48 @@ use crate::pool::order::fence::Fence;
 use crate::pool::streams::ordered_arena::OrderedArena;
 use crate::ticket::Ticket;
 
-/// The arena, and everything about it that is not in the streams' caches.
+/// The arena, and all state of the pool that is not in the streams' caches.
 pub(crate) struct State {
     pub memory: OrderedArena,
-    /// Old places of moved chunks, oldest first, and places that a failed allocation could not unmap; without a fence they may be
-    /// unmapped at once.
+    /// Old places of moved chunks, oldest first, and places that a failed allocation could not unmap. Those without a
+    /// fence may be unmapped at once.
     pub retiring: VecDeque<(Option<Arc<Fence>>, Retired)>,
     /// Freed blocks that further streams may still use.
     pub deferred: Vec<Deferred>,
-    /// Further streams that use a live block, by its start.
+    /// The further streams that use a live block, by its start.
     pub uses: HashMap<u64, Vec<Arc<Stream>>>,
     pub graphs: Graphs,
-    /// Freed blocks whose last use nothing but a wait for the whole device proves to be over.
+    /// Freed blocks whose last use only a wait for the whole device proves to be over.
     pub quarantine: Vec<(u64, Owner)>,
-    /// Owners of released private pools, waiting for the same.
+    /// Owners of released private pools, which wait for the same.
     pub released: HashSet<Owner>,
-    /// What was exported of live blocks, by their start.
+    /// The exports of live blocks, by the block's start.
     pub exports: HashMap<u64, Vec<Export>>,
-    /// Physical memory made for a plan that came out otherwise, for the next one. Bytes beside it.
+    /// Physical memory, with its bytes, created for a plan that was not carried out; the next plan takes it.
     pub prepared: Vec<(Physical, u64)>,
-    /// Physical memory that no chunk has: the driver refused to take it back, or to unmap it.
+    /// Physical memory, with its bytes, that no chunk has because the driver refused to release or to unmap it.
     pub orphans: Vec<(Physical, u64)>,
-    /// So many requests take the slow path without a look at every stream.
+    /// How many requests still skip polling all streams on the slow path.
     pub unpolled: usize,
     /// What moves and new chunks may cost.
     pub budget: TimeBudget,
     pub history: History,
-    /// What the pool grew to since that was looked at last, in bytes; 0 if it did not.
+    /// The most bytes held after growth since the scavenger's last check; 0 if the pool did not grow.
     pub grown_to: u64,
     pub counts: Counts,
 }
 
-/// A part of a live block that was exported.
+/// An exported part of a live block.
 pub(crate) struct Export {
-    /// Bytes from the block's start, and how many.
+    /// Offset from the block's start and length, in bytes.
     pub part: (u64, u64),
-    /// What it was offered as.
+    /// The ticket that the part was offered under.
     pub ticket: Ticket,
-    /// What to do when the block is freed.
+    /// Called when the block is freed.
     pub on_free: Box<dyn FnOnce() + Send>,
 }
 
-/// Counted under the lock. Bytes and counts.
+/// Statistics that are counted under the lock: bytes and counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub physical_peak: u64,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// `now`: on the driver's clock.
+    /// `now`: the time on the driver's clock.
     pub fn new(arena: Arena, now: Duration) -> Self {
         Self {
             memory: OrderedArena::new(arena),
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    /// The arena, and whether anybody else still names a stream by its slot or its owner.
+    /// The arena, and whether other state still names a stream by its slot or owner.
     pub fn memory_and_bound(&mut self) -> (&mut OrderedArena, impl Fn(&Stream) -> bool + '_) {
         let Self { memory, graphs, deferred, quarantine, .. } = self;
         let is_bound = |stream: &Stream| {
@@ -107,12 +107,12 @@ impl State {
         (memory, is_bound)
     }
 
-    /// Bytes of physical memory held for this pool that are not mapped.
+    /// Bytes of physical memory held for this pool and not mapped.
     pub fn unmapped(&self) -> u64 {
         self.orphans.iter().chain(&self.prepared).map(|&(_, bytes)| bytes).sum()
     }
 
-    /// Gives back the deferred blocks whose fences have passed.
+    /// Gives the arena the deferred blocks whose fences have passed.
     pub fn give_deferred(&mut self) {
         let (memory, mut waiting) = (&mut self.memory, std::mem::take(&mut self.deferred));
         waiting.retain(|block| {
@@ -125,7 +125,7 @@ impl State {
         self.deferred = waiting;
     }
 
-    /// The deferred blocks that came first, as far as their fences have passed: there may be thousands behind them that wait.
+    /// The same for the oldest deferred blocks, up to the first that still waits: thousands may wait behind it.
     pub fn give_first_deferred(&mut self) {
         let done = self.deferred.iter().take_while(|block| block.is_over()).count();
         for block in self.deferred.drain(..done) {

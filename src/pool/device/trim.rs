@@ -11,14 +11,14 @@ use crate::error::Result;
 use crate::policy::budget::TimeBudget;
 use crate::units::GRANULE;
 
-/// Gives back what is not live until the pool holds at most `keep` bytes, or no more can be given back.
+/// Gives memory that is not live back to the driver until the pool holds at most `keep` bytes or has no more to give.
 /// Waits on the host for work that still uses freed memory. Returns the bytes given back.
 ///
 /// # Errors
-/// The driver's, if it refused; what was given back before stays so.
+/// The driver's error; what was given back before it stays given back.
 pub(crate) fn trim(pool: &DevicePool, keep: u64) -> Result<u64> {
     if wait_for_pending(pool) {
-        // A fence that was up already covers what was freed before it; now one is up for the rest.
+        // The fence that was pending covers only earlier frees; the second wait covers the others.
         wait_for_pending(pool);
     }
     clear_quarantine(pool);
@@ -31,18 +31,18 @@ pub(crate) fn trim(pool: &DevicePool, keep: u64) -> Result<u64> {
     Ok(before - held(&pool.backing, &state))
 }
 
-/// The same for memory that is proven unused already, `part` bytes at a time, with the arena free for requests in between, from a thread
-/// of the pool's own, at a moment that no user chose. Nothing while a capture is announced: a fence recorded
-/// from another thread at the wrong moment would become a part of it.
+/// Gives memory back that is already proven unused, `part` bytes at a time, and unlocks the arena between the parts.
+/// The scavenger calls it, at a moment that no user chose. Does nothing while an announced capture is active: a fence
+/// recorded from this thread would become part of the capture.
 pub(crate) fn release_in_parts(pool: &DevicePool, keep: u64, part: u64) -> u64 {
     let mut state = pool.state.lock();
-    if state.graphs.is_any_taking() {
+    if state.graphs.is_any_active() {
         return 0;
     }
-    // Only an event behind all work of the device could cover an unfenced block, and that could break a capture.
+    // Only an event behind all work of the device could cover an unfenced block, and it could break a capture.
     poll(pool, &mut state, |stream| stream.is_durable() || stream.cache_state.lock().unfenced.is_none());
     let begun = held(&pool.backing, &state);
-    // Requests may take as much meanwhile, so this ends by count.
+    // Requests may take memory between the parts, so the loop is bounded.
     for _ in 0..=begun / part {
         let before = held(&pool.backing, &state);
         let released = release_spare(&pool.backing, &mut state, keep.max(before.saturating_sub(part)));
@@ -61,7 +61,7 @@ pub(crate) fn release_in_parts(pool: &DevicePool, keep: u64, part: u64) -> u64 {
 fn note_release(pool: &DevicePool, state: &mut State) {
     let (left, live) = (held(&pool.backing, state), state.memory.arena.live_granules() * GRANULE);
     if state.history.gave_back(live, left) {
-        // What begins now may cost as much as in a new pool.
+        // Growth after this may cost as much as in a new pool.
         state.budget = TimeBudget::new(pool.gpu.driver.now());
     }
 }

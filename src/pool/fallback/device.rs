@@ -1,4 +1,4 @@
-//! One device's pool of either kind: what the pool asks of both.
+//! One device's pool of either kind, and the operations of both.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::pool::report::stats::{self, Stats, StreamStats};
 use crate::pool::report::text;
 use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 
-/// What only an arena has, and what to do without it.
+/// What only an arena has, and the alternative.
 pub(crate) const PRIVATE_POOLS: &str =
     "private pools for captured graphs: allocate what a graph uses before its capture";
 pub(crate) const EXPORTS: &str = "blocks for other processes: share buffers of forebay_device_resource_create with \
@@ -31,10 +31,10 @@ pub enum Device {
 }
 
 impl Device {
-    /// Opens the pool of a device; no memory is taken yet.
+    /// Opens the pool of a device. Takes no memory yet.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the driver has neither virtual memory management nor pools; the driver's.
+    /// [`Error::Unsupported`] if the driver has neither virtual memory management nor pools; the driver's errors.
     pub(crate) fn open(
         driver: &Arc<dyn Driver>,
         device: DeviceId,
@@ -57,7 +57,7 @@ impl Device {
         Ok(Self::Arena(Arc::new(arena)))
     }
 
-    /// Gives everything back, blocks still live included.
+    /// Gives all memory back, that of live blocks included.
     pub(crate) fn close(&self) {
         match self {
             Self::Arena(pool) => pool.close(),
@@ -65,7 +65,7 @@ impl Device {
         }
     }
 
-    /// The arena, if it is one.
+    /// The arena, if this is one.
     pub(crate) fn as_arena(&self) -> Option<&Arc<DevicePool>> {
         match self {
             Self::Arena(pool) => Some(pool),
@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// The arena, for what only it has.
+    /// The arena, or an error that says that the driver's pool has no `what`.
     pub(crate) fn arena(&self, what: &str) -> Result<&Arc<DevicePool>> {
         self.as_arena().ok_or_else(|| {
             let lacks = "has no virtual memory management, and its pool, the driver's stream-ordered one,";
@@ -81,7 +81,7 @@ impl Device {
         })
     }
 
-    /// The other kind.
+    /// The driver-ordered pool, if this is one.
     pub(crate) fn driver_ordered(&self) -> Option<&DriverOrdered> {
         match self {
             Self::Arena(_) => None,
@@ -89,7 +89,7 @@ impl Device {
         }
     }
 
-    /// Which device this is.
+    /// The pool's device.
     #[must_use]
     pub fn device(&self) -> DeviceId {
         match self {
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Where its memory lies.
+    /// Where the pool's memory lies.
     #[must_use]
     pub fn place(&self) -> Place {
         match self {
@@ -107,7 +107,7 @@ impl Device {
         }
     }
 
-    /// Whether its blocks can be given to other processes as file descriptors.
+    /// Whether the memory can be exported to other processes as file descriptors.
     #[must_use]
     pub fn is_shareable(&self) -> bool {
         match self {
@@ -118,7 +118,7 @@ impl Device {
 
     // ---- blocks --------------------------------------------------------------------------------------
 
-    /// Whether a live block at this address would be of this device.
+    /// Whether a block at this address would belong to this device.
     pub(crate) fn contains(&self, at: Address) -> bool {
         match self {
             Self::Arena(pool) => pool.layout.granule(at).is_some(),
@@ -126,7 +126,7 @@ impl Device {
         }
     }
 
-    /// Whether there may ever have been a block of this device.
+    /// Whether this device may ever have had a block there.
     pub(crate) fn spans(&self, at: Address) -> bool {
         match self {
             Self::Arena(pool) => pool.layout.granule(at).is_some(),
@@ -169,7 +169,7 @@ impl Device {
         }
     }
 
-    // ---- giving back ---------------------------------------------------------------------------------
+    // ---- trim ----------------------------------------------------------------------------------------
 
     pub(crate) fn trim(&self, keep: u64) -> Result<u64> {
         match self {
@@ -178,7 +178,7 @@ impl Device {
         }
     }
 
-    /// Sets the smaller of two limits, each 0 for none.
+    /// Sets the limit to the smaller of the two; 0 means none.
     pub(crate) fn set_limit(&self, bytes: u64, fraction: f64) {
         match self {
             Self::Arena(pool) => pool.set_limit(bytes, fraction),
@@ -186,7 +186,7 @@ impl Device {
         }
     }
 
-    /// The most bytes to hold; `u64::MAX` for no limit.
+    /// The most bytes that the pool may hold; `u64::MAX` for no limit.
     pub(crate) fn limit(&self) -> u64 {
         match self {
             Self::Arena(pool) => pool.limit.load(Ordering::Relaxed),
@@ -194,7 +194,7 @@ impl Device {
         }
     }
 
-    // ---- peers ---------------------------------------------------------------------------------------
+    // ---- access of peers -----------------------------------------------------------------------------
 
     /// What `peer` may do with the pool's memory.
     ///
@@ -207,8 +207,8 @@ impl Device {
         }
     }
 
-    /// Says what `peer` may do with the pool's memory, live blocks included. No queued work of `peer` may be using
-    /// what it loses.
+    /// Sets what `peer` may do with the pool's memory, live blocks included. No queued work of `peer` may use memory
+    /// that it loses access to.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the pool's own device, [`Error::Unsupported`] where the devices cannot reach each
@@ -220,7 +220,7 @@ impl Device {
         }
     }
 
-    // ---- what it says of itself ----------------------------------------------------------------------
+    // ---- statistics and report -----------------------------------------------------------------------
 
     pub(crate) fn stats(&self) -> Result<Stats> {
         match self {

@@ -1,8 +1,8 @@
-//! The pool of a device without virtual memory management: each request and each free is a call of the driver's pool.
+//! The pool of a device without virtual memory management: each malloc and free is a call of the driver's pool.
 //!
-//! A free is queued on the freeing stream, behind events on the further streams that use the block. Where no event can
-//! stand for a use, since a stream is being captured or its handle may be dead, the block is put into quarantine: the
-//! driver gets it back after a wait for the whole device, in a trim or before a request fails.
+//! A free is queued on the freeing stream, behind events on the further streams that use the block. If no event can
+//! cover a use, because a stream is being captured or its handle may be dead, the block goes into quarantine. It
+//! returns to the driver after a wait for the whole device, in a trim or before a request fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::driver::{
 use crate::error::{Error, Result};
 use crate::policy::next::{RECLAIM, Reclaim};
 use crate::pool::bad_free::of_another_framework;
-use crate::pool::device::free::Behind;
+use crate::pool::device::free::FreeAfter;
 use crate::pool::device::need::{Failure, Shortage};
 use crate::pool::device::peers::needs_access;
 use crate::pool::device::pressure::Pressure;
@@ -32,17 +32,17 @@ use crate::units::{Address, DeviceId, GRANULE, StreamHandle};
 pub struct DriverOrdered {
     pub(super) gpu: Arc<Gpu>,
     pub(super) pool: PoolHandle,
-    /// A stream of the pool's own, for frees that are in no other stream's order.
+    /// A stream of the pool's own, for frees that belong to no other stream.
     own: StreamHandle,
     /// Bytes of memory that the device has.
     total: u64,
     limit: AtomicU64,
     pressure: Arc<Pressure>,
-    /// Not held in a call of the driver.
+    /// Never locked during a driver call.
     pub(super) ledger: Mutex<Ledger>,
 }
 
-/// What the driver refused for want of memory may be there after a reclaim.
+/// A refusal for want of memory may end after a reclaim; any other error is final.
 fn failed(bytes: u64, error: DriverError) -> Failure {
     match error.kind {
         ErrorKind::OutOfMemory => Failure::Memory(bytes, Shortage::Device(error)),
@@ -50,7 +50,7 @@ fn failed(bytes: u64, error: DriverError) -> Failure {
     }
 }
 
-/// Nobody comes back for what a call gives back, so it gets a second chance.
+/// Calls twice if the first call fails: nothing retries later.
 fn twice(what: &str, device: DeviceId, call: impl Fn() -> driver::Result<()>) {
     if let Err(error) = call().or_else(|_| call())
         && error.kind != ErrorKind::Deinitialized
@@ -60,7 +60,7 @@ fn twice(what: &str, device: DeviceId, call: impl Fn() -> driver::Result<()>) {
 }
 
 impl DriverOrdered {
-    /// Makes the driver's pool; no memory is taken yet.
+    /// Makes the driver's pool. Takes no memory yet.
     pub(super) fn new(
         driver: &Arc<dyn Driver>,
         (device, capabilities): (DeviceId, Capabilities),
@@ -70,9 +70,9 @@ impl DriverOrdered {
         let total = driver.memory_info(device)?.total;
         let wanted = PoolOptions { place: Some(Place::Device(device)), managed: false, share: false, max_size: 0 };
         let pool = driver.pool_create(device, &wanted)?;
-        let own = driver
-            .stream_create(device)
-            .inspect_err(|_| twice("the driver's pool stays", device, || driver.pool_destroy(device, pool)))?;
+        let own = driver.stream_create(device).inspect_err(|_| {
+            twice("the driver's pool could not be destroyed", device, || driver.pool_destroy(device, pool))
+        })?;
         let made = Self {
             gpu: Gpu::new(Arc::clone(driver), device, capabilities),
             pool,
@@ -88,33 +88,37 @@ impl DriverOrdered {
 
     fn set_up(&self, options: &Options) -> driver::Result<()> {
         let set = |attribute, value| self.gpu.driver.pool_set_attribute(self.gpu.device, self.pool, attribute, value);
-        // Idle memory is kept until somebody trims. Where it shall go back by itself, the driver knows one way: at each
-        // synchronisation.
+        // Without `give_back_ms` idle memory stays until a trim. With it, the driver releases idle memory in the only
+        // way that it has: at each synchronisation.
         set(PoolAttribute::ReleaseThreshold, if options.give_back_ms == 0 { u64::MAX } else { 0 })?;
         set(PoolAttribute::ReuseAllowInternalDependencies, u64::from(!options.grow_first))
     }
 
-    /// Gives everything back, blocks still live included.
+    /// Gives all memory back, that of live blocks included.
     pub(super) fn close(&self) {
         let again = |what: &str, call: &dyn Fn() -> driver::Result<()>| twice(what, self.gpu.device, call);
-        again("a pool is closed without having waited for the device", &|| {
-            self.gpu.driver.synchronize(self.gpu.device)
-        });
+        again("closing a pool: waiting for the device failed", &|| self.gpu.driver.synchronize(self.gpu.device));
         let left = self.ledger.lock().clear();
         for at in left {
-            again("a block stays", &|| self.gpu.driver.pool_free(self.gpu.device, at, self.own));
+            again("closing a pool: a block could not be freed", &|| {
+                self.gpu.driver.pool_free(self.gpu.device, at, self.own)
+            });
         }
-        again("a pool is closed before its frees are done", &|| {
+        again("closing a pool: waiting for its frees failed", &|| {
             self.gpu.driver.stream_synchronize(self.gpu.device, self.own)
         });
-        again("the driver's pool stays", &|| self.gpu.driver.pool_destroy(self.gpu.device, self.pool));
-        again("a pool's stream stays", &|| self.gpu.driver.stream_destroy(self.gpu.device, self.own));
+        again("closing a pool: the driver's pool could not be destroyed", &|| {
+            self.gpu.driver.pool_destroy(self.gpu.device, self.pool)
+        });
+        again("closing a pool: its stream could not be destroyed", &|| {
+            self.gpu.driver.stream_destroy(self.gpu.device, self.own)
+        });
         self.gpu.end();
     }
 
-    // ---- out -----------------------------------------------------------------------------------------
+    // ---- malloc --------------------------------------------------------------------------------------
 
-    /// Gives out a block of `bytes` or more on `stream`, charged to framework `tag`. pre: `bytes` > 0.
+    /// Allocates a block of at least `bytes` on `stream`, charged to framework `tag`. pre: `bytes` > 0.
     pub(crate) fn malloc(&self, bytes: u64, stream: StreamHandle, tag: u8) -> Result<Address> {
         let stream = Stream::named(stream);
         if self.is_captured(stream.handle)? {
@@ -145,7 +149,7 @@ impl DriverOrdered {
         }
     }
 
-    /// Gives out memory that nothing queued on any stream uses, so that the host may touch it at once.
+    /// Allocates memory that no queued work uses, so the host may touch it at once.
     pub(crate) fn malloc_ready(&self, bytes: u64, stream: StreamHandle, tag: u8) -> Result<Address> {
         let at = self.malloc(bytes, stream, tag)?;
         if let Err(error) = self.gpu.driver.stream_synchronize(self.gpu.device, stream) {
@@ -169,7 +173,7 @@ impl DriverOrdered {
         }
     }
 
-    /// One try. The bytes count before the driver is asked: several requests at once keep to the limit, too.
+    /// One attempt. The bytes count before the driver call, so that concurrent requests keep to the limit, too.
     fn try_malloc(&self, block: &Block) -> std::result::Result<Address, Failure> {
         let limit = self.limit.load(Ordering::Relaxed);
         {
@@ -178,11 +182,11 @@ impl DriverOrdered {
             if over > 0 {
                 return Err(Failure::Memory(block.bytes, Shortage::Limit(over)));
             }
-            ledger.asked += block.bytes;
+            ledger.in_progress += block.bytes;
         }
         let taken = self.take(block, limit);
         let mut ledger = self.ledger.lock();
-        ledger.asked -= block.bytes;
+        ledger.in_progress -= block.bytes;
         if let Ok(at) = taken {
             ledger.insert(at, block.clone());
         }
@@ -193,7 +197,7 @@ impl DriverOrdered {
         let stream = block.stream.handle;
         let taken = self.gpu.driver.pool_allocate(self.gpu.device, self.pool, block.bytes, stream);
         let at = taken.map_err(|error| failed(block.bytes, error))?;
-        // How much the driver takes for a request shows only afterwards.
+        // How much memory the driver takes for a request is known only afterwards.
         let failure = match self.shrink_to(limit) {
             Ok(0) => return Ok(at),
             Ok(over) => Failure::Memory(block.bytes, Shortage::Limit(over)),
@@ -205,7 +209,7 @@ impl DriverOrdered {
         Err(failure)
     }
 
-    /// Gives idle memory back if the pool holds more than `limit`. Returns by how many bytes it still does.
+    /// Gives idle memory back if the pool holds more than `limit`. Returns the bytes that it still holds above.
     fn shrink_to(&self, limit: u64) -> driver::Result<u64> {
         if limit == u64::MAX || self.physical()? <= limit {
             return Ok(0);
@@ -215,7 +219,7 @@ impl DriverOrdered {
     }
 
     fn refuse(&self, bytes: u64, shortage: &Shortage) -> Error {
-        // What the last try took goes back, unless the driver is still busy with it.
+        // Gives back what the last attempt took, unless the driver still uses it.
         if let Err(error) = self.shrink_to(self.limit.load(Ordering::Relaxed)) {
             tracing::debug!(device = %self.gpu.device, %error, "more than the limit is held until the next trim");
         }
@@ -223,47 +227,47 @@ impl DriverOrdered {
         self.out_of_memory(bytes, self.total, shortage)
     }
 
-    // ---- in ------------------------------------------------------------------------------------------
+    // ---- free ----------------------------------------------------------------------------------------
 
-    /// Takes the block that starts at `at` back in the order of `stream`, and behind the work that `behind` says;
-    /// behind everything, in nobody's order.
-    pub(crate) fn free(&self, at: Address, stream: StreamHandle, behind: Behind) -> Result<()> {
-        let stream = Stream::named(if behind == Behind::Everything { self.own } else { stream });
+    /// Frees the block that starts at `at` in the order of `stream` and after the work that `after` names. After the
+    /// work of all streams it is freed on the pool's own stream.
+    pub(crate) fn free(&self, at: Address, stream: StreamHandle, after: FreeAfter) -> Result<()> {
+        let stream = Stream::named(if after == FreeAfter::AllStreams { self.own } else { stream });
         let captured = self.is_captured(stream.handle)?;
         let block = self.ledger.lock().remove(at)?;
         let freed = match captured {
             // The free would become a part of the graph.
             true => Err(capturing("free", format!("stream {} is being captured", stream.handle))),
             false => self
-                .hold_back(stream, &block, behind)
+                .wait_for_uses(stream, &block, after)
                 .and_then(|()| self.gpu.driver.pool_free(self.gpu.device, at, stream.handle)),
         };
         if let Err(error) = freed {
-            tracing::debug!(device = %self.gpu.device, %error, "a free could not be queued: its block waits");
+            tracing::debug!(device = %self.gpu.device, %error, "a free could not be queued; its block is quarantined");
             self.ledger.lock().quarantine.push(at);
         }
         Ok(())
     }
 
     /// Makes `stream` wait for the other streams that may still use the block.
-    fn hold_back(&self, stream: Stream, block: &Block, behind: Behind) -> driver::Result<()> {
-        let everything = match behind {
-            Behind::Stream => false,
-            // It may be dead.
-            Behind::Allocation => block.stream != stream,
-            Behind::Everything => true,
+    fn wait_for_uses(&self, stream: Stream, block: &Block, after: FreeAfter) -> driver::Result<()> {
+        let everything = match after {
+            FreeAfter::Stream => false,
+            // The stream of the allocation may be dead.
+            FreeAfter::BothStreams => block.stream != stream,
+            FreeAfter::AllStreams => true,
         };
         if everything || !block.users.iter().all(|user| user.is_named_here()) {
-            return Fence::after_everything(&self.gpu)?.hold_back(stream.handle);
+            return Fence::after_everything(&self.gpu)?.make_stream_wait(stream.handle);
         }
-        // What the freeing stream itself has queued comes first anyway.
+        // The freeing stream's own work comes first anyway.
         for user in block.users.iter().filter(|&&user| user != stream) {
-            Fence::after_uncaptured(&self.gpu, user.handle)?.hold_back(stream.handle)?;
+            Fence::after_uncaptured(&self.gpu, user.handle)?.make_stream_wait(stream.handle)?;
         }
         Ok(())
     }
 
-    /// Notes that the block is also used on `stream`, which must live until the block is freed.
+    /// Records that the block is also used on `stream`, which must live until the block is freed.
     pub(crate) fn record_use(&self, at: Address, stream: StreamHandle) -> Result<()> {
         self.ledger.lock().record_use(at, Stream::named(stream))
     }
@@ -275,12 +279,12 @@ impl DriverOrdered {
             Some((current, Ok(false))) => self.record_use(at, current)?,
             Some((_, Err(error))) => {
                 let device = self.device();
-                tracing::debug!(%device, %error, "a free does not wait for the stream that was current");
+                tracing::debug!(%device, %error, "the use on the current stream was not recorded for a free");
             }
             _ => {}
         }
-        // Handle 2 may name another thread's stream here.
-        self.free(at, block.stream.handle, Behind::Allocation)?;
+        // For handle 2, the stream may be another thread's.
+        self.free(at, block.stream.handle, FreeAfter::BothStreams)?;
         Ok(block)
     }
 
@@ -299,17 +303,17 @@ impl DriverOrdered {
 
     fn is_captured(&self, stream: StreamHandle) -> driver::Result<bool> {
         match self.gpu.may_be_captured(stream) {
-            // The process is ending: no work will run that could be disturbed.
+            // The process is ending: no later work can be disturbed.
             Err(error) if error.kind == ErrorKind::Deinitialized => Ok(false),
             answer => answer,
         }
     }
 
-    /// Notes the promise that a stream lives; nothing is cheaper for it here.
+    /// Registers a stream. Its frees become no cheaper here.
     pub(super) fn register(&self, stream: StreamHandle) -> Result<()> {
         refuse_per_thread(stream)?;
         let stream = stream.canonical();
-        // Says whether it is a stream of this device at all.
+        // The query fails if it is no stream of this device.
         self.is_captured(stream)?;
         if !stream.is_legacy() {
             self.ledger.lock().registered.insert(stream);
@@ -328,12 +332,12 @@ impl DriverOrdered {
         Err(Error::NotFound(format!("stream {stream} of device {} is not registered", self.gpu.device).into()))
     }
 
-    // ---- giving back ---------------------------------------------------------------------------------
+    // ---- trim ----------------------------------------------------------------------------------------
 
-    /// Waits for the whole device, and gives the driver the blocks that only this proves unused. Returns whether it
+    /// Waits for the whole device and returns the blocks to the driver that only this proves unused. Returns whether it
     /// could wait.
     fn wait(&self) -> bool {
-        // Only what was there before the wait is covered by it.
+        // The wait covers only what was there before it.
         let mut covered = std::mem::take(&mut self.ledger.lock().quarantine);
         let waited = self.gpu.driver.synchronize(self.gpu.device).and_then(|()| {
             if covered.is_empty() {
@@ -344,12 +348,12 @@ impl DriverOrdered {
         });
         self.ledger.lock().quarantine.extend(covered);
         if let Err(error) = &waited {
-            tracing::debug!(device = %self.gpu.device, %error, "the device cannot be waited for now");
+            tracing::debug!(device = %self.gpu.device, %error, "waiting for the device failed");
         }
         waited.is_ok()
     }
 
-    /// Gives idle memory back until at most `keep` bytes are held. Returns the bytes that went.
+    /// Gives idle memory back until at most `keep` bytes are held. Returns the bytes given back.
     pub(super) fn trim(&self, keep: u64) -> Result<u64> {
         let held = self.physical()?;
         self.wait();
@@ -357,7 +361,7 @@ impl DriverOrdered {
         Ok(held.saturating_sub(self.physical()?))
     }
 
-    /// The most bytes to hold; `u64::MAX` for no limit.
+    /// The most bytes that the pool may hold; `u64::MAX` for no limit.
     pub(super) fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
@@ -371,7 +375,7 @@ impl DriverOrdered {
         self.gpu.driver.pool_attribute(self.gpu.device, self.pool, PoolAttribute::ReservedCurrent)
     }
 
-    // ---- peers ---------------------------------------------------------------------------------------
+    // ---- access of peers -----------------------------------------------------------------------------
 
     pub(super) fn peer_access(&self, peer: DeviceId) -> Result<Access> {
         Ok(self.gpu.driver.pool_access(self.gpu.device, self.pool, Place::Device(peer))?)

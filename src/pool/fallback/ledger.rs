@@ -1,4 +1,4 @@
-//! What a driver-ordered pool notes about its blocks: no lock, no driver.
+//! The record of a driver-ordered pool's blocks: no lock, no driver.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::pool::cache::stream::TAGS;
 use crate::pool::report::stats::{Stats, StreamStats};
 use crate::units::{Address, StreamHandle};
 
-/// A stream, as far as its handle tells: handle 2 is another stream on each thread.
+/// A stream as its handle names it: handle 2 is another stream on each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub handle: StreamHandle,
@@ -24,7 +24,7 @@ impl Stream {
         Self { handle, thread: (handle == StreamHandle::PER_THREAD).then(|| thread::current().id()) }
     }
 
-    /// Whether its handle names it on this thread, too.
+    /// Whether its handle names the same stream on this thread.
     pub fn is_named_here(self) -> bool {
         self == Self::named(self.handle)
     }
@@ -33,15 +33,15 @@ impl Stream {
 /// A live block.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    /// Its length.
+    /// The block's length in bytes.
     pub bytes: u64,
-    /// How many bytes were asked for.
+    /// The bytes requested.
     pub requested: u64,
     /// The framework it is charged to.
     pub tag: u8,
     /// The stream of its allocation.
     pub stream: Stream,
-    /// Further streams that use it.
+    /// Further streams that use the block.
     pub users: Vec<Stream>,
 }
 
@@ -49,25 +49,24 @@ pub(crate) struct Block {
 pub(crate) struct Ledger {
     /// The live blocks, by their start.
     blocks: BTreeMap<u64, Block>,
-    /// Where blocks ever were.
+    /// The addresses from the first block ever to the last.
     span: Range<u64>,
-    /// Bytes that are asked of the driver just now.
-    pub asked: u64,
-    /// Live bytes and their peak, by framework, and counts.
+    /// Bytes of requests that are in a driver call now.
+    pub in_progress: u64,
+    /// Live bytes, their peak, live bytes by framework, and counts.
     stats: Stats,
-    /// By handle: handle 2 has those of every thread's stream.
+    /// By handle; handle 2 sums over the streams of all threads.
     streams: HashMap<StreamHandle, StreamStats>,
-    /// Streams that were promised to live.
+    /// Registered streams.
     pub registered: HashSet<StreamHandle>,
-    /// Blocks that were freed, and that the driver has not got back: only a wait for the whole device proves them
-    /// unused.
+    /// Freed blocks that did not go back to the driver yet: only a wait for the whole device proves them unused.
     pub quarantine: Vec<Address>,
 }
 
 impl Ledger {
     // ---- blocks --------------------------------------------------------------------------------------
 
-    /// Notes a block that the driver gave.
+    /// Records a block that the driver returned.
     pub fn insert(&mut self, at: Address, block: Block) {
         let end = at.0 + block.bytes;
         self.span = if self.span.is_empty() { at.0..end } else { self.span.start.min(at.0)..self.span.end.max(end) };
@@ -83,7 +82,7 @@ impl Ledger {
         self.blocks.insert(at.0, block);
     }
 
-    /// Strikes out the live block that starts at `at`.
+    /// Removes the live block that starts at `at`.
     pub fn remove(&mut self, at: Address) -> Result<Block> {
         let block = self.blocks.remove(&at.0).ok_or_else(|| self.bad_free(at))?;
         self.stats.frees += 1;
@@ -101,7 +100,7 @@ impl Ledger {
         self.blocks.get(&at.0).ok_or_else(|| self.bad_free(at))
     }
 
-    /// Notes a further stream that uses the block.
+    /// Records a further stream that uses the block.
     pub fn record_use(&mut self, at: Address, user: Stream) -> Result<()> {
         let Some(block) = self.blocks.get_mut(&at.0) else { return Err(self.bad_free(at)) };
         if !block.users.contains(&user) {
@@ -116,7 +115,7 @@ impl Ledger {
         (at.0 - start < block.bytes).then_some((Address(start), block.bytes))
     }
 
-    /// Whether `at` lies where blocks are or were.
+    /// Whether `at` lies between the first and the last block ever.
     pub fn spans(&self, at: Address) -> bool {
         self.span.contains(&at.0)
     }
@@ -130,25 +129,25 @@ impl Ledger {
         self.blocks.iter().map(|(&start, block)| (Address(start), block))
     }
 
-    /// Ends the life of all blocks. Returns where they are, and what the driver has not got back.
+    /// Removes all blocks. Returns where they are, quarantined ones included.
     pub fn clear(&mut self) -> Vec<Address> {
         let Self { blocks, quarantine, .. } = std::mem::take(self);
         blocks.into_keys().map(Address).chain(quarantine).collect()
     }
 
-    // ---- figures -------------------------------------------------------------------------------------
+    // ---- statistics ----------------------------------------------------------------------------------
 
-    /// Bytes live, and those asked for just now.
+    /// Bytes live, and bytes of requests that are in a driver call.
     pub fn committed(&self) -> u64 {
-        self.stats.live + self.asked
+        self.stats.live + self.in_progress
     }
 
-    /// Notes a request that failed for want of memory.
+    /// Counts a request that found no memory.
     pub fn refused(&mut self) {
         self.stats.out_of_memory += 1;
     }
 
-    /// What is counted here; what the driver knows is 0.
+    /// The statistics of the ledger; those of the driver are 0.
     pub fn stats(&self) -> Stats {
         Stats { misses: self.stats.allocations, streams: self.streams.len() as u64, ..self.stats }
     }
@@ -162,13 +161,13 @@ impl Ledger {
         self.streams.iter().map(|(&handle, stats)| (stats.live, handle)).collect()
     }
 
-    /// Makes the bytes live now the most that were.
+    /// Resets the live peaks to the bytes live now.
     pub fn reset_live_peak(&mut self) {
         self.stats.live_peak = self.stats.live;
         self.streams.values_mut().for_each(|stream| stream.live_peak = stream.live);
     }
 
-    /// Every equation.
+    /// Verifies that the ledger's sums and counts agree.
     pub fn check(&self) -> Result<()> {
         let live = self.stats.live;
         let blocks: u64 = self.blocks.values().map(|block| block.bytes).sum();

@@ -1,10 +1,10 @@
-//! What serves a device without virtual memory management: the driver's own stream-ordered pool (`cuMemPool*`).
+//! The pool of a device without virtual memory management: the driver's own stream-ordered pool (`cuMemPool*`).
 //!
-//! `device` chooses between that and the arena when a device is opened; `driver_ordered` is the pool; `ledger` is what
-//! it notes about blocks, since the driver lists none; `report` reads both.
+//! `device` chooses between that pool and the arena when a device is opened; `driver_ordered` is the pool; `ledger`
+//! records its blocks, since the driver does not list them; `report` reads both.
 //!
-//! One mutex guards the ledger, and it is never held in a call of the driver, which may wait for the GPU. So a block is
-//! noted after the driver gave it, and struck out before the driver gets it back.
+//! One mutex guards the ledger. It is never held in a driver call, which may wait for the GPU. So a block is recorded
+//! after the driver returned it, and removed before it goes back to the driver.
 
 pub(crate) mod device;
 pub(crate) mod driver_ordered;

@@ -1,4 +1,4 @@
-//! What a driver-ordered pool says of itself.
+//! Statistics and report of a driver-ordered pool.
 
 use super::driver_ordered::DriverOrdered;
 use crate::driver::{Place, PoolAttribute};
@@ -10,7 +10,7 @@ use crate::pool::report::text;
 use crate::units::{Human, StreamHandle};
 
 impl DriverOrdered {
-    /// The figures; what only an arena has is 0.
+    /// The statistics; those of an arena are 0.
     pub(super) fn stats(&self) -> Result<Stats> {
         let physical = self.physical()?;
         let physical_peak = self.gpu.driver.pool_attribute(self.gpu.device, self.pool, PoolAttribute::ReservedHigh)?;
@@ -22,7 +22,7 @@ impl DriverOrdered {
         Ok(Stats { physical, physical_peak, limit, free, driver_calls, driver_ns, ..stats })
     }
 
-    /// By handle: for handle 2, of every thread's default stream.
+    /// By handle; handle 2 sums over the default streams of all threads.
     pub(super) fn stream_stats(&self, stream: StreamHandle) -> StreamStats {
         self.ledger.lock().stream_stats(stream.canonical())
     }
@@ -35,7 +35,7 @@ impl DriverOrdered {
         Ok(self.gpu.driver.pool_set_attribute(self.gpu.device, self.pool, PoolAttribute::ReservedHigh, 0)?)
     }
 
-    /// The live blocks in address order; which free ones the driver keeps, it does not say.
+    /// The live blocks in address order. The driver does not list its free memory.
     pub(super) fn blocks(&self) -> Vec<SnapshotBlock> {
         let ledger = self.ledger.lock();
         let seen = ledger.blocks().map(|(address, block)| SnapshotBlock {
@@ -50,7 +50,7 @@ impl DriverOrdered {
         seen.collect()
     }
 
-    /// A few lines for a person.
+    /// A few lines for the user.
     pub(super) fn report(&self) -> Result<String> {
         let (stats, info) = (self.stats()?, self.gpu.driver.memory_info(self.gpu.device)?);
         let place = Place::Device(self.gpu.device);
@@ -65,7 +65,7 @@ impl DriverOrdered {
         text::refusal(Place::Device(self.gpu.device), total, bytes, shortage, &report)
     }
 
-    /// Every equation of the ledger, and those between it and the driver's pool.
+    /// Verifies the ledger, and that its sums agree with the driver's pool.
     pub(super) fn check(&self) -> Result<()> {
         let live = {
             let ledger = self.ledger.lock();

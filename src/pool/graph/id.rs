@@ -1,15 +1,16 @@
-//! The names of private pools.
+//! Ids of private pools.
 
 use crate::error::Error;
 
-/// The id of a private pool that a C caller numbered. PyTorch's are pairs of which one half is 0: with all bits of one
-/// half set, these never meet them.
+/// The id of a private pool that a C caller numbered. PyTorch's ids are pairs of which one half is 0; with all bits of
+/// one half set, the two never collide.
 #[must_use]
 pub const fn own_private_id(id: u64) -> u128 {
     (u64::MAX as u128) << 64 | id as u128
 }
 
-/// The id of the private pool of a capture that nobody announced, by the driver's number of it. Apart from the others in the same way.
+/// The id of an unannounced capture's private pool, from the driver's number of the capture. It collides with no other
+/// kind.
 pub(crate) const fn captured_id(number: u64) -> u128 {
     CAPTURED << 64 | number as u128
 }

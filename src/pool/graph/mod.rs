@@ -1,8 +1,8 @@
 //! Private pools: memory that belongs to captured graphs.
 //!
-//! A graph replays whenever its owner likes, so what was given out during its capture is reused within the
-//! pool alone, never moved, lent or given back, until the pool is released. `private` has the pools, `routes` tells which
-//! allocations go to one, `id` how they are named.
+//! A graph can be replayed at any time. So memory that its capture allocated is reused only within the private pool,
+//! and never moved, transferred or given back until the pool is released. `private` has the pools, `routes` finds the
+//! pool of an allocation, `id` builds their ids.
 
 pub(crate) mod id;
 pub(crate) mod private;

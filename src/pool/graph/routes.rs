@@ -1,4 +1,4 @@
-//! Which allocations go to a private pool now.
+//! The routes of allocations to private pools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::pool::order::gpu::Gpu;
 use crate::units::StreamHandle;
 
-/// Tells whether a stream's allocations go to a private pool.
+/// Returns whether a stream's allocations go to a private pool.
 pub type Filter = Box<dyn Fn(StreamHandle) -> bool + Send + Sync>;
 
 /// A private pool that takes allocations now.
@@ -19,7 +19,7 @@ struct Route {
     takes: Filter,
 }
 
-/// Those that were announced, the newest last. Any thread.
+/// The announced routes, newest last. Any thread.
 pub(crate) struct Routes {
     gpu: Arc<Gpu>,
     list: RwLock<Vec<Route>>,
@@ -36,7 +36,7 @@ impl Routes {
         Self { gpu: Arc::clone(gpu), list: RwLock::default() }
     }
 
-    /// Sends what is allocated on streams that `takes` accepts to a private pool, until [`Routes::end`].
+    /// Routes allocations on streams that `takes` accepts to a private pool, until [`Routes::end`].
     pub fn begin(&self, id: u128, takes: Filter) {
         self.list.write().push(Route { id, takes });
         self.gpu.capture_begins();
@@ -50,7 +50,7 @@ impl Routes {
             list.remove(found)
         };
         self.gpu.capture_ends();
-        // The filter belongs to somebody else; dropping it may call him.
+        // Dropping the filter runs its owner's code, so no lock is held.
         drop(route);
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Routes {
         !self.list.read().is_empty()
     }
 
-    /// The private pool that an allocation on this stream belongs to now.
+    /// The private pool that takes this stream's allocations now.
     pub fn find(&self, stream: StreamHandle) -> Option<u128> {
         if !self.gpu.is_capturing() {
             return None;

@@ -8,7 +8,7 @@ use crate::arena::Owner;
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub start: u64,
-    /// Whose it is then.
+    /// The owner that gets the block.
     pub owner: Owner,
     /// The slot of the stream in whose order it is freed.
     pub slot: u16,
@@ -16,7 +16,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Whether all that it waits for is done.
+    /// Whether all its fences have passed.
     pub fn is_over(&self) -> bool {
         self.fences.iter().all(|fence| fence.passed())
     }

@@ -1,16 +1,17 @@
-//! The two fences of a stream that was not registered.
+//! The event pair: the two fences of a stream that is not registered.
 //!
-//! Its handle may be dead when somebody looks at it, so an event is recorded when it frees. One event, moved on by every free,
-//! would not pass as long as the stream is at work. So there are two, and the frees move one of them, until somebody wants the
-//! stream's memory: from then on they move the other, and the first stands still until it has passed.
+//! Its handle may be dead by the time its memory is needed, so the stream's frees record an event. A single event that
+//! every free records again would not pass as long as the stream works. So there are two. Frees record one of them
+//! until another stream needs the memory; from then on they record the other, and the first can pass.
 //!
-//! Invariants, which let the epochs of the arena do the rest:
-//! - The pair turns under the arena's lock and the stream's, and only once what the fence before covered is done, or behind an
-//!   event of its own: that one is later in the same stream, so nobody has to look at the one before it any more.
-//! - An event counts only if the pair had not turned by when it had been recorded.
+//! Invariants, on which the arena's epochs rely:
+//! - The pair turns under the locks of the arena and the stream, and only once the fence before has passed, or behind
+//!   an event of its own turn. That event is later in the same stream, so the one before it is no longer needed.
+//! - An event counts only if the pair did not turn while it was recorded.
 //!
-//! What is handed to the arena before the pair turns has its event from that turn or from one before, though it may have
-//! been on its way for long. So it is done when that turn's fence has passed; and all that was ever freed is when both have.
+//! Memory that the arena gets before the pair turns has an event of that turn or an earlier one, even if the free was
+//! slow to arrive. So it is unused once the fence of that turn has passed; and everything ever freed is unused once
+//! both have passed.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ impl EventPair {
         Ok(Self { fences: [Arc::new(Fence::new(gpu)?), Arc::new(Fence::new(gpu)?)] })
     }
 
-    /// The fence that the frees of a turn move.
+    /// The fence that the frees of a turn record.
     pub fn of(&self, turn: Turn) -> &Arc<Fence> {
         &self.fences[(turn % 2) as usize]
     }
@@ -41,13 +42,13 @@ impl EventPair {
         &self.fences
     }
 
-    /// Whether all work is done that the stream had when it freed last.
+    /// Whether the work that the stream had at its last free is done.
     pub fn passed(&self) -> bool {
         self.fences.iter().all(|fence| fence.passed())
     }
 
-    /// Makes another stream wait for that; the host goes on.
-    pub fn hold_back(&self, stream: StreamHandle) -> Result<()> {
-        self.fences.iter().try_for_each(|fence| fence.hold_back(stream))
+    /// Makes another stream wait for both fences; the host does not wait.
+    pub fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
+        self.fences.iter().try_for_each(|fence| fence.make_stream_wait(stream))
     }
 }

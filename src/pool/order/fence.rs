@@ -1,4 +1,4 @@
-//! A fence: "all work that a stream had been given when it was recorded". Passed or not.
+//! A fence: an event behind all work that a stream had when it was recorded. Pending, or passed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,25 +8,25 @@ use crate::driver::process::is_forked;
 use crate::driver::{Event, Result};
 use crate::units::StreamHandle;
 
-/// One event, shared by everything that waits for it, given back with the last.
+/// One event, shared by all that wait for it, given back with the last reference.
 #[derive(Debug)]
 pub(crate) struct Fence {
     gpu: Arc<Gpu>,
     event: Event,
-    /// Whether there was ever anything to pass.
+    /// Whether it was ever recorded.
     recorded: AtomicBool,
-    /// The event is not ours any more.
+    /// Whether the event was given back.
     ended: AtomicBool,
 }
 
 impl Fence {
-    /// A fence that nothing has to pass yet.
+    /// A fence that was not recorded yet, which counts as passed.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let event = gpu.event()?;
         Ok(Self { gpu: Arc::clone(gpu), event, recorded: AtomicBool::new(false), ended: AtomicBool::new(false) })
     }
 
-    /// A fence behind all work that `stream` has now. pre: `stream` is alive, and not captured.
+    /// A fence behind all work that `stream` has now. pre: `stream` is alive and not captured.
     pub fn after(gpu: &Arc<Gpu>, stream: StreamHandle) -> Result<Arc<Self>> {
         let fence = Self::new(gpu)?;
         fence.record(stream)?;
@@ -42,7 +42,7 @@ impl Fence {
         Self::after(gpu, stream)
     }
 
-    /// A fence behind all work that any stream of the device has now.
+    /// A fence behind all work that the streams of the device have now.
     pub fn after_everything(gpu: &Arc<Gpu>) -> Result<Arc<Self>> {
         if gpu.is_capturing() {
             return Err(capturing("event over the whole device", "a graph is being captured".into()));
@@ -52,19 +52,19 @@ impl Fence {
         Ok(Arc::new(fence))
     }
 
-    /// Moves the fence behind all work that `stream` has now.
+    /// Records the fence again, behind all work that `stream` has now.
     pub fn record(&self, stream: StreamHandle) -> Result<()> {
         self.recorded.store(true, Ordering::Release);
         self.gpu.driver.event_record(self.gpu.device, self.event, stream)
     }
 
-    /// Moves the fence behind all work that any stream of the device has now.
+    /// Records the fence again, behind all work that the streams of the device have now.
     pub fn record_behind_everything(&self) -> Result<()> {
         self.recorded.store(true, Ordering::Release);
         self.gpu.driver.event_record_all(self.gpu.device, self.event)
     }
 
-    /// Whether the work is done. A driver that cannot tell counts as "not yet".
+    /// Whether the work is done; false if the driver cannot tell.
     pub fn passed(&self) -> bool {
         if !self.recorded.load(Ordering::Acquire) {
             return true;
@@ -77,14 +77,14 @@ impl Fence {
         self.gpu.driver.event_wait(self.gpu.device, self.event)
     }
 
-    /// Makes `stream` wait for the work; the host goes on.
-    pub fn hold_back(&self, stream: StreamHandle) -> Result<()> {
+    /// Makes `stream` wait for the work; the host does not wait.
+    pub fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
         self.gpu.driver.stream_wait(self.gpu.device, stream, self.event)
     }
 
-    /// Gives the event back. The fence is of no more use.
+    /// Gives the event back and ends the fence.
     pub fn end(&self) {
-        // In a forked child the event is the parent's, and a lock of the driver's may be held for ever.
+        // In a forked child the event is the parent's, and a lock of the driver may stay held.
         if !is_forked() && !self.ended.swap(true, Ordering::AcqRel) {
             self.gpu.give_back(self.event);
         }

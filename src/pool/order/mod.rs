@@ -1,4 +1,4 @@
-//! The order of work on streams: events behind it, and what is freed without one.
+//! The order of work on streams: the events behind it, and frees without an event.
 //!
 //! Imports nothing else of the pool.
 

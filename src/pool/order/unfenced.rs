@@ -1,24 +1,24 @@
-//! A free without an event, on a stream that was not registered.
+//! A free without an event, on a stream that is not registered.
 //!
-//! The stream's handle may be dead after the call, so its free has to record an event then, or never. Mostly the stream asks
-//! for the very block again, and the event was for nothing. So one block at a time may lie in the stream's cache unfenced. The
-//! next free records for both; and where another stream is to have the memory before that, an event behind all work of
-//! the device, which covers that of destroyed streams, stands in.
+//! The stream's handle may be dead after the call, so its free must record an event then or never. Usually the stream
+//! allocates that same block again, and the event was not needed. So one block in the stream's cache may be unfenced.
+//! The next free records an event for both blocks. If another stream needs the memory before that, an event behind all
+//! work of the device covers it; that includes the work of destroyed streams.
 
-/// The block of a stream's cache, if any, that no event is behind.
+/// The unfenced block of a stream's cache, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Unfenced {
-    /// Whether an event went well on this stream. One of another context refuses ours, and no event behind the work of this
-    /// context would cover it.
+    /// Whether an event was recorded on this stream. A stream of another context refuses our events, and no event
+    /// behind the work of this context would cover it.
     proven: bool,
     /// Where the block starts.
     start: Option<u64>,
-    /// Tells this unfenced block from those before it.
+    /// Tells this unfenced block from earlier ones.
     number: u64,
 }
 
 impl Unfenced {
-    /// Whether a block may go without an event.
+    /// Whether a free may go without an event.
     pub fn allows(&self) -> bool {
         self.proven && self.start.is_none()
     }
@@ -33,7 +33,7 @@ impl Unfenced {
         self.number += 1;
     }
 
-    /// The stream has the block again, from its cache: whole, and in its own order.
+    /// The stream takes a block from its cache again, in its own order; no event is needed.
     #[inline]
     pub fn popped(&mut self, start: u64) {
         if self.start == Some(start) {
@@ -41,19 +41,19 @@ impl Unfenced {
         }
     }
 
-    /// Which unfenced block there is before an event is recorded.
+    /// The number of the unfenced block, before an event is recorded.
     pub fn mark(&self) -> u64 {
         self.number
     }
 
-    /// An event was recorded after the [mark](Self::mark) was taken, behind everything that the stream had.
+    /// An event was recorded behind everything the stream had, after the [mark](Self::mark) was taken.
     pub fn cover(&mut self, mark: u64) {
         if self.number == mark {
             self.start = None;
         }
     }
 
-    /// An event went well on the stream; `enough`: another one could cover an unfenced block later.
+    /// An event was recorded on the stream. `enough`: a later one could cover an unfenced block.
     pub fn recorded(&mut self, mark: u64, enough: bool) {
         self.cover(mark);
         self.proven = enough;

@@ -1,4 +1,4 @@
-//! What the pool says of itself: statistics, a snapshot, a report.
+//! Statistics, snapshot and report of a pool.
 
 pub(crate) mod snapshot;
 pub(crate) mod stats;

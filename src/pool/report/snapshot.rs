@@ -1,37 +1,37 @@
-//! What lies where: every block of a device's pool in address order, and word of memory that is mapped and unmapped.
+//! The snapshot: every block of a device's pool in address order.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::arena::Owner;
-use crate::block::{Place, State};
+use crate::block::{CellRef, State};
 use crate::pool::device::device_pool::DevicePool;
 use crate::units::{Address, GRANULE, StreamHandle};
 
-/// What a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// Given out.
+    /// Allocated.
     Live,
-    /// Given back, and free for requests in its order.
+    /// Freed, and free for requests in its order.
     Free,
-    /// Given back, and waiting for work that may still use it.
+    /// Freed, and waiting for work that may still use it.
     Pending,
 }
 
-/// A block, as it was at one moment.
+/// A block at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotBlock {
-    /// Where it begins.
+    /// Address of its first byte.
     pub address: Address,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// How many bytes its user asked for; 0 unless it is live.
+    /// The bytes requested; 0 unless it is live.
     pub requested: u64,
-    /// What it is.
+    /// Its state.
     pub state: BlockState,
-    /// The framework that has it; 0 for a free one.
+    /// The framework that it is charged to; 0 for a free block.
     pub tag: u8,
-    /// The stream it was allocated on, or in whose order it is free; `None` for nobody's.
+    /// The stream of its allocation, or the one in whose order it is free; `None` if it is unowned.
     pub stream: Option<StreamHandle>,
     /// The private pool it belongs to.
     pub private: Option<u128>,
@@ -52,7 +52,7 @@ pub(crate) fn blocks(pool: &DevicePool) -> Vec<SnapshotBlock> {
     let held: HashMap<u64, u128> = held.chain(owned).collect();
     let waiting: HashSet<u64> = deferred.chain(quarantined).chain(held.keys().copied()).collect();
     let seen = state.memory.arena.spans().map(|span| {
-        let place = pool.layout.table.place(span.start);
+        let cell = pool.layout.table.cell(span.start);
         let header = pool.layout.table.read(span.start);
         let (state, tag, stream, private) = match span.free {
             Some(owner) => {
@@ -70,8 +70,8 @@ pub(crate) fn blocks(pool: &DevicePool) -> Vec<SnapshotBlock> {
         };
         let address = pool.layout.address(span.start);
         let bytes = span.granules * GRANULE;
-        let asked = || header.granules() * GRANULE - u64::from(place.map_or(0, Place::slack));
-        let requested = if state == BlockState::Live { asked() } else { 0 };
+        let requested = || header.granules() * GRANULE - u64::from(cell.map_or(0, CellRef::slack));
+        let requested = if state == BlockState::Live { requested() } else { 0 };
         SnapshotBlock { address, bytes, requested, state, tag, stream, private }
     });
     seen.collect()

@@ -1,4 +1,4 @@
-//! Figures, read out without stopping anybody: each is true of a moment, together they may be of several.
+//! Statistics, read without stopping other threads: each value is exact, but they may be of different moments.
 
 use std::sync::atomic::Ordering;
 
@@ -7,75 +7,75 @@ use crate::pool::device::chunks::held;
 use crate::pool::device::device_pool::DevicePool;
 use crate::units::GRANULE;
 
-/// A device's figures. Bytes and counts since the pool was made.
+/// A device's statistics: bytes, and counts since the pool was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Given out, in blocks of 512 bytes.
+    /// Live bytes, in blocks of whole 512 bytes.
     pub live: u64,
-    /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
+    /// The most bytes live at once: exact if one stream allocates, up to 1 MiB low per stream if several do.
     pub live_peak: u64,
-    /// Memory of the device held.
+    /// Bytes of device memory held.
     pub physical: u64,
-    /// The most that was held.
+    /// The most bytes held at once.
     pub physical_peak: u64,
-    /// Most that may be held; 0 for no limit.
+    /// The most bytes that may be held; 0 for no limit.
     pub limit: u64,
-    /// Held and not live.
+    /// Bytes held and not live.
     pub free: u64,
     /// The longest free block.
     pub largest_free: u64,
     /// Free blocks, those in stream caches included.
     pub free_blocks: u64,
-    /// Free memory that belongs to private pools.
+    /// Free bytes that belong to private pools.
     pub private_free: u64,
     /// Requests served.
     pub allocations: u64,
-    /// Blocks taken back.
+    /// Blocks freed.
     pub frees: u64,
     /// Requests served by a stream cache.
     pub hits: u64,
-    /// Requests that came to the arena.
+    /// Requests that the arena served.
     pub misses: u64,
     /// Chunks moved.
     pub steals: u64,
     /// Chunks created.
     pub growths: u64,
-    /// Times a stream was made to wait for another's fence.
+    /// Times that a stream was made to wait for another stream's fence.
     pub waits: u64,
-    /// Chunks given back.
+    /// Chunks released.
     pub releases: u64,
-    /// Requests that failed for want of memory.
+    /// Requests that found no memory.
     pub out_of_memory: u64,
     /// Live bytes by framework.
     pub live_by_framework: [u64; TAGS],
-    /// Streams known.
+    /// Known streams.
     pub streams: u64,
-    /// Driver calls, where the driver keeps a ledger.
+    /// Driver calls, if the driver keeps a ledger.
     pub driver_calls: u64,
-    /// What they would have cost on the GPU the ledger is priced from.
+    /// What these calls would have cost on the GPU whose prices the ledger uses.
     pub driver_ns: u64,
-    /// Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+    /// Nanoseconds that requests spent searching for memory and in driver calls.
     pub making_ns: u64,
-    /// Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+    /// Nanoseconds that requests waited for the GPU and for other pools and callbacks to give memory back.
     pub waiting_ns: u64,
 }
 
-/// One stream's figures.
+/// One stream's statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Bytes live that were allocated on the stream.
+    /// Live bytes that were allocated on the stream.
     pub live: u64,
-    /// The most of them.
+    /// The most of them at once.
     pub live_peak: u64,
     /// Requests served.
     pub allocations: u64,
-    /// Blocks taken back that were allocated on it.
+    /// Blocks freed that were allocated on the stream.
     pub frees: u64,
     /// Requests served by its stream cache.
     pub hits: u64,
 }
 
-/// One stream's figures.
+/// One stream's statistics.
 pub(crate) fn stream_stats(stream: &Stream) -> StreamStats {
     let counts = stream.cache_state.lock().counts;
     StreamStats {
@@ -87,7 +87,7 @@ pub(crate) fn stream_stats(stream: &Stream) -> StreamStats {
     }
 }
 
-/// A device's figures.
+/// A device's statistics.
 pub(crate) fn stats(pool: &DevicePool) -> Stats {
     let (live, live_peak) = pool.live_peak.get(&pool.streams);
     let mut stats = Stats { live, live_peak, ..Stats::default() };
@@ -130,7 +130,7 @@ pub(crate) fn stats(pool: &DevicePool) -> Stats {
     stats
 }
 
-/// Every equation of the pool, and those between the arena and the streams.
+/// Verifies every equation of the arena, and those between the arena and the streams.
 pub(crate) fn check(pool: &DevicePool) -> Result<(), String> {
     let state = pool.state.lock();
     let totals = state.memory.arena.check()?;

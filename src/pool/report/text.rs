@@ -1,4 +1,4 @@
-//! What a person needs to act on: how much is held, by whom, and what would help.
+//! Texts for the user: how much is held, by which framework and stream, and what to do.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,8 @@ pub(crate) fn report(pool: &DevicePool) -> String {
     describe(&stats, Some(stats.largest_free), &beside, streams)
 }
 
-/// A few lines about any device. `largest`: the longest free block, where that is known; `beside`: what the device has
-/// left; `streams`: what is live by stream.
+/// A few lines about any device. `largest`: the longest free block, if known; `beside`: what the device has left;
+/// `streams`: live bytes by stream.
 pub(crate) fn describe(
     stats: &Stats,
     largest: Option<u64>,
@@ -72,13 +72,13 @@ pub(crate) fn describe(
     text
 }
 
-/// That a request for so many bytes failed, and why.
+/// The error of a request for `bytes` that found no memory, with the reason.
 #[cold]
 pub(crate) fn out_of_memory(pool: &DevicePool, bytes: u64, shortage: &Shortage) -> Error {
     refusal(pool.backing.place(), pool.backing.total, bytes, shortage, &report(pool))
 }
 
-/// The same for any memory of `place`, which has `total`, with the pool's report.
+/// The same for memory of `place`, which has `total` bytes, with the pool's report.
 pub(crate) fn refusal(place: Place, total: u64, bytes: u64, shortage: &Shortage, report: &str) -> Error {
     let why = match shortage {
         Shortage::Limit(over) => format!("the pool's limit is short by {}", Human(*over)),

@@ -1,4 +1,4 @@
-//! The streams that a device's pool knows: finding them, polling their fences, moving memory from one to another.
+//! The streams that a device's pool knows: finding them, polling their fences, transferring memory between them.
 
 pub(crate) mod live_peak;
 pub(crate) mod ordered_arena;

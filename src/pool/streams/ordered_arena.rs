@@ -1,4 +1,4 @@
-//! The arena, and how far each stream's frees in it are covered by a fence.
+//! The arena, and how much of each stream's free memory a fence covers.
 
 use std::sync::Arc;
 
@@ -6,28 +6,28 @@ use crate::arena::{Arena, Owner};
 use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
 
-/// Behind the arena's lock.
+/// Protected by the arena's lock.
 #[derive(Debug)]
 pub(crate) struct OrderedArena {
     pub arena: Arena,
-    /// By stream slot.
+    /// Indexed by stream slot.
     orders: Vec<Order>,
     /// Whether long blocks of one stream were ever freed on another.
-    pub hands_over: bool,
+    pub has_cross_stream_frees: bool,
 }
 
-/// How far a stream's frees are covered by a fence.
+/// How much of a stream's free memory a fence covers.
 #[derive(Debug, Default)]
 struct Order {
-    /// Frees now get this epoch.
+    /// The epoch of frees from now on.
     epoch: u64,
-    /// The newest fence recorded, and the epoch it covers.
+    /// The newest fence that was recorded, and the epoch it covers.
     fence: Option<(Arc<Fence>, u64)>,
 }
 
 impl OrderedArena {
     pub fn new(arena: Arena) -> Self {
-        Self { arena, orders: Vec::new(), hands_over: false }
+        Self { arena, orders: Vec::new(), has_cross_stream_frees: false }
     }
 
     fn order(&mut self, slot: u16) -> &mut Order {
@@ -43,36 +43,36 @@ impl OrderedArena {
         self.order(slot).epoch
     }
 
-    /// Takes a block into the order of the stream in that slot.
+    /// Frees a block in the order of the stream in `slot`.
     pub fn give(&mut self, start: u64, slot: u16, owner: Owner) {
         let epoch = self.epoch(slot);
         self.arena.give(start, owner, epoch);
     }
 
-    /// A fence was recorded behind everything that this stream freed so far.
+    /// Stores a fence that was recorded behind everything the stream freed so far.
     pub fn recorded(&mut self, slot: u16, fence: Arc<Fence>) {
         let order = self.order(slot);
         order.fence = Some((fence, order.epoch));
         order.epoch += 1;
     }
 
-    /// The same because somebody else wants that memory, and the epoch that the fence covers. Where blocks are handed over, what it
-    /// covers is kept apart from what is freed later.
+    /// Stores a fence that was recorded because another stream needs the memory. Returns the epoch that it covers. If
+    /// blocks are freed across streams, memory that the fence covers does not merge with later frees.
     pub fn recorded_for_others(&mut self, stream: &Stream, fence: Arc<Fence>) -> u64 {
         let epoch = self.epoch(stream.slot);
         self.recorded(stream.slot, fence);
-        if self.hands_over {
+        if self.has_cross_stream_frees {
             self.arena.set_merge_barrier(stream.owner, epoch);
         }
         epoch
     }
 
-    /// The newest fence of this stream, and the epoch it covers.
+    /// The stream's newest fence, and the epoch it covers.
     pub fn fence(&mut self, slot: u16) -> Option<(Arc<Fence>, u64)> {
         self.order(slot).fence.clone()
     }
 
-    /// The stream's fence has passed and been acted on.
+    /// Removes the stream's fence, which has passed.
     pub fn cleared(&mut self, slot: u16) {
         self.order(slot).fence = None;
     }
@@ -82,12 +82,12 @@ impl OrderedArena {
         let epoch = self.epoch(stream.slot);
         let arena = &mut self.arena;
         stream.drain(|block, coming| {
-            arena.await_give(coming);
+            arena.prefetch_give(coming);
             arena.give(block.start, stream.owner, epoch);
         });
     }
 
-    /// The slot will name another stream.
+    /// Resets the slot for another stream.
     pub fn forget(&mut self, slot: u16) {
         *self.order(slot) = Order::default();
     }

@@ -1,4 +1,4 @@
-//! Polling fences: what a stream freed becomes anybody's memory once its fence has passed.
+//! Polling fences: what a stream freed becomes unowned once its fence has passed.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::pool::cache::stream::Stream;
 use crate::pool::order::event_pair::EventPair;
 use crate::pool::order::fence::Fence;
 
-/// Empties every cache and looks at the fence of each stream that `may_look` allows, without waiting for any.
-pub(crate) fn poll(list: &List, memory: &mut OrderedArena, may_look: impl Fn(&Stream) -> bool) {
+/// Empties every cache and polls the fence of each stream that `may_poll` allows, without waiting.
+pub(crate) fn poll(list: &List, memory: &mut OrderedArena, may_poll: impl Fn(&Stream) -> bool) {
     for stream in list.all() {
         memory.drain(stream);
     }
     for stream in list.all() {
-        if memory.arena.owner_free(stream.owner) > 0 && may_look(stream) {
-            look_at_fence(memory, stream);
+        if memory.arena.owner_free(stream.owner) > 0 && may_poll(stream) {
+            poll_fence(memory, stream);
         }
     }
 }
 
-/// Hands a stream's freed memory to everybody if its fence has passed; records one where there is none.
-pub(crate) fn look_at_fence(memory: &mut OrderedArena, stream: &Stream) {
+/// Makes a stream's free memory unowned if its fence has passed. Records a fence if there is none.
+pub(crate) fn poll_fence(memory: &mut OrderedArena, stream: &Stream) {
     if let Some(fences) = stream.own_fences() {
         if !stream.cover_unfenced() {
             return;
@@ -32,17 +32,17 @@ pub(crate) fn look_at_fence(memory: &mut OrderedArena, stream: &Stream) {
             return memory.cleared(stream.slot);
         }
     }
-    // At most: an old fence has passed, a new one is recorded, and that has passed too.
+    // At most three turns: an old fence has passed, a new one is recorded, and that one has passed too.
     for _ in 0..3 {
         match memory.fence(stream.slot) {
             Some((fence, epoch)) if fence.passed() => {
                 memory.arena.promote(stream.owner, epoch);
                 memory.cleared(stream.slot);
             }
-            // One pending fence at a time: recording it again and again would keep it from passing.
+            // One pending fence at a time: recorded again and again, it would never pass.
             Some((_, epoch)) => {
-                // Where each stream asks for what it frees, each has enough that joins as it may.
-                if memory.hands_over {
+                // Without such frees each stream allocates what it frees, so its free memory may merge.
+                if memory.has_cross_stream_frees {
                     memory.arena.set_merge_barrier(stream.owner, epoch);
                 }
                 return;
@@ -54,7 +54,7 @@ pub(crate) fn look_at_fence(memory: &mut OrderedArena, stream: &Stream) {
     }
 }
 
-/// Every fence that covers what streams freed.
+/// Every fence that covers free memory of a stream.
 pub(crate) fn pending(list: &List, memory: &mut OrderedArena) -> Vec<Arc<Fence>> {
     let mut fences = Vec::new();
     for stream in list.all() {
@@ -70,26 +70,31 @@ pub(crate) fn pending(list: &List, memory: &mut OrderedArena) -> Vec<Arc<Fence>>
     fences
 }
 
-/// A long block that another stream was given came back, or will as soon as its other uses are over, in the order of `stream`. Each such
-/// block has its fence before the other stream runs out of them. The event is recorded under the arena's lock: what other threads hand
-/// to the arena between the event and its epoch would count as covered.
-pub(crate) fn expect_transfer(memory: &mut OrderedArena, stream: &Stream) {
-    memory.hands_over = true;
+/// Records a fence behind the frees of `stream`, which frees long blocks that another stream allocates, so that the
+/// fence has passed before the other stream runs out of blocks. Called under the arena's lock: memory that other
+/// threads free between the event and its epoch would otherwise count as covered.
+pub(crate) fn record_early_fence(memory: &mut OrderedArena, stream: &Stream) {
+    memory.has_cross_stream_frees = true;
     let lacks_fence = memory.arena.owner_free(stream.owner) > 0 && memory.fence(stream.slot).is_none();
     if lacks_fence && stream.is_durable() {
-        // Without one it takes longer.
+        // Without the fence a transfer takes longer.
         let _ = record_for_others(memory, stream);
     }
 }
 
-/// What another stream handed over, if its fence has passed: long blocks that one stream asks for and another frees, again and again.
-/// One look at the fence is all that the request takes.
-pub(crate) fn handed_over(list: &List, memory: &mut OrderedArena, stream: &Stream, granules: u64) -> Option<u64> {
-    if !memory.hands_over {
+/// Takes memory that another stream freed and whose fence has passed, where one stream allocates long blocks and
+/// another frees them. Costs the request one poll of one fence.
+pub(crate) fn take_from_other_stream(
+    list: &List,
+    memory: &mut OrderedArena,
+    stream: &Stream,
+    granules: u64,
+) -> Option<u64> {
+    if !memory.has_cross_stream_frees {
         return None;
     }
     let has = |other: &&Arc<Stream>| other.slot != stream.slot && memory.arena.owner_free(other.owner) >= granules;
     let other = list.all().find(has)?;
-    look_at_fence(memory, other);
+    poll_fence(memory, other);
     memory.arena.take(stream.owner, granules)
 }

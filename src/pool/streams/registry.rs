@@ -1,4 +1,4 @@
-//! Finding, registering and forgetting streams.
+//! The list of known streams: finding, registering and removing them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::pool::order::event_pair::EventPair;
 use crate::pool::order::gpu::Gpu;
 use crate::units::StreamHandle;
 
-/// At least so many more streams become known before those that are of no more use are looked for: as many as there were in all, so that
-/// a stream's share of the looking does not grow with their number.
+/// Unused streams are removed when as many streams were added as there were, but at least this many: so the cost per
+/// stream does not grow with their number.
 const SWEEP_EVERY: usize = 64;
-/// Headers name a stream's slot in 16 bits.
-const MOST: usize = 1 << 16;
+/// Block headers have 16 bits for a stream's slot.
+const MAX_STREAMS: usize = 1 << 16;
 
-/// What a handle and an identity name.
+/// A handle, and the identity that tells the streams with this handle apart.
 pub(crate) type Name = (StreamHandle, u64);
 
 /// The streams of a device's pool.
@@ -29,21 +29,21 @@ pub(crate) struct Streams {
     gpu: Arc<Gpu>,
     layout: Layout,
     list: RwLock<List>,
-    /// Whether private pools take allocations, as the streams' fast paths know it. Changed under `switching`, as these are.
+    /// Whether private pools take allocations, as set in the streams' fast paths. Changed with them under `switching`.
     routed: AtomicBool,
     switching: Mutex<()>,
 }
 
-/// By slot and by name.
+/// Streams by slot and by name.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     slots: Vec<Option<Arc<Stream>>>,
-    /// Slots that are none's.
+    /// Slots without a stream.
     vacant: Vec<u16>,
     by_name: HashMap<Name, Arc<Stream>>,
-    /// When so many are known, those that are of no more use are forgotten.
+    /// The number of streams at which unused ones are removed.
     sweep_at: usize,
-    /// The counts of those that were forgotten: what was allocated, freed and served from a cache.
+    /// The sums of the removed streams' allocations, frees and misses.
     past: Counts,
 }
 
@@ -60,16 +60,17 @@ impl List {
         self.slots.get(slot as usize).and_then(Option::as_ref)
     }
 
-    /// Of the streams that were forgotten.
+    /// The counts of removed streams.
     pub fn past(&self) -> Counts {
         self.past
     }
 
-    /// Forgets streams that hold nothing, that nobody is using, and whose handle may be dead. `is_bound`: others keep its slot.
+    /// Removes streams that have no memory, that no thread uses, and whose handle may be dead. `is_bound`: other state
+    /// still names the stream.
     fn sweep(&mut self, memory: &mut OrderedArena, is_bound: impl Fn(&Stream) -> bool) {
         for slot in 0..self.slots.len() {
             let Some(stream) = self.slots[slot].as_ref() else { continue };
-            // Two holds are the list's own; a third is somebody at work with it, or about to be.
+            // The list itself has two references; a third belongs to a thread that uses the stream.
             let unused = Arc::strong_count(stream) == 2 && stream.live.load(Ordering::Relaxed) == 0;
             if stream.is_durable() || !unused || is_bound(stream) {
                 continue;
@@ -95,7 +96,7 @@ impl List {
     }
 }
 
-/// A thread's default stream is not registered.
+/// Refuses to register a thread's default stream.
 pub(crate) fn refuse_per_thread(handle: StreamHandle) -> Result<()> {
     if handle == StreamHandle::PER_THREAD {
         return Err(Error::invalid(
@@ -112,7 +113,7 @@ impl Streams {
         Self { gpu: Arc::clone(gpu), layout, list, routed, switching }
     }
 
-    /// The streams as they are now. Who changes the list has the arena's lock too.
+    /// The list as it is now. It changes only under the arena's lock.
     pub fn read(&self) -> RwLockReadGuard<'_, List> {
         self.list.read()
     }
@@ -121,13 +122,13 @@ impl Streams {
         self.list.read().by_slot(slot).cloned()
     }
 
-    /// What a handle names now.
+    /// The name of the stream that `handle` names now.
     pub fn name(&self, handle: StreamHandle) -> Result<Name> {
         let handle = handle.canonical();
         let identity = match identity(&self.gpu, handle)? {
             Some(identity) => identity,
-            // The last that had this handle will do: a captured stream gets private memory only, and that is
-            // never ordered by a fence.
+            // The newest stream with this handle serves: a captured stream gets only private memory, which no fence
+            // ever orders.
             None => {
                 let list = self.list.read();
                 let known = list.all().filter(|known| known.handle == handle).map(|known| known.identity);
@@ -141,10 +142,11 @@ impl Streams {
         self.list.read().by_name.get(&name).cloned()
     }
 
-    /// The stream of that name, known from now on. Under the arena's lock. `is_bound`: a stream's slot must stay its own.
+    /// The stream of that name, which is added if it is new. Under the arena's lock. `is_bound`: the stream's slot must
+    /// not be reused.
     ///
     /// # Errors
-    /// There are as many as headers can name.
+    /// All slots are in use.
     pub fn find_or_add(
         &self,
         name: Name,
@@ -156,7 +158,7 @@ impl Streams {
         if let Some(known) = list.by_name.get(&name) {
             return Ok(Arc::clone(known));
         }
-        if list.by_name.len() + 1 >= list.sweep_at.clamp(SWEEP_EVERY, MOST + 1) {
+        if list.by_name.len() + 1 >= list.sweep_at.clamp(SWEEP_EVERY, MAX_STREAMS + 1) {
             list.sweep(memory, is_bound);
             list.sweep_at = list.by_name.len() + list.by_name.len().max(SWEEP_EVERY);
         }
@@ -165,7 +167,7 @@ impl Streams {
             Some(&slot) => slot,
             None => u16::try_from(list.slots.len()).map_err(|_| {
                 Error::invalid(format_args!(
-                    "device {} has {MOST} streams that are registered or have memory, which is the limit: destroy or unregister some, \
+                    "device {} has {MAX_STREAMS} streams that are registered or have memory, which is the limit: destroy or unregister some, \
                      and free what they have",
                     self.gpu.device
                 ))
@@ -173,8 +175,8 @@ impl Streams {
         };
         let owner = memory.arena.owner_add(false);
         let stream = Stream::new((slot, handle, identity), &self.gpu, owner, fences, self.layout.clone());
-        // Who opens or shuts all of them looks for it after he has said so.
-        stream.open_or_shut(self.routed.load(Ordering::Acquire));
+        // A thread that changes `routed` visits the list afterwards, so it finds this stream.
+        stream.update_fast_path(self.routed.load(Ordering::Acquire));
         if list.vacant.pop().is_none() {
             list.slots.push(None);
         }
@@ -183,17 +185,17 @@ impl Streams {
         Ok(stream)
     }
 
-    /// Promises that a stream lives until it is unregistered: its frees need no event of their own.
+    /// Registers a stream: its frees need no events of their own.
     pub fn register(&self, stream: &Stream) -> Result<()> {
-        stream.hold_back_heir()?;
+        stream.order_reused_handle()?;
         self.set_durable(stream, true);
         Ok(())
     }
 
-    /// The stream that [`Streams::unregister`] is for.
+    /// The registered stream that `handle` names, for [`Streams::unregister`].
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it was not registered, [`Error::Capturing`] while it is captured.
+    /// [`Error::NotFound`] if it is not registered, [`Error::Capturing`] while it is captured.
     pub fn registered(&self, handle: StreamHandle) -> Result<Arc<Stream>> {
         let handle = handle.canonical();
         let captured = || Error::Capturing(format!("stream {handle} is being captured: end the capture first").into());
@@ -203,8 +205,8 @@ impl Streams {
         })
     }
 
-    /// Ends that promise. The stream is still alive in this call, and may be destroyed after it. Under the arena's lock: other threads
-    /// on the slow path may be about to use the handle, and look at the promise there.
+    /// Ends the registration. The stream must still be alive in this call; it may be destroyed afterwards. Under the
+    /// arena's lock: other threads on the slow path check there whether they may use the handle.
     pub fn unregister(&self, stream: &Stream) -> Result<()> {
         if let Some(fences) = &stream.fences {
             stream.record(fences)?;
@@ -216,18 +218,18 @@ impl Streams {
     fn set_durable(&self, stream: &Stream, durable: bool) {
         let _one_at_a_time = self.switching.lock();
         stream.set_durable(durable);
-        stream.open_or_shut(self.routed.load(Ordering::Acquire));
+        stream.update_fast_path(self.routed.load(Ordering::Acquire));
     }
 
-    /// Opens the fast paths of all streams, or shuts them: as private pools take allocations (`is_routed`).
-    pub fn open_or_shut(&self, is_routed: impl FnOnce() -> bool) {
+    /// Opens or closes the fast paths of all streams. `is_routed`: whether private pools take allocations.
+    pub fn update_fast_path(&self, is_routed: impl FnOnce() -> bool) {
         let _one_at_a_time = self.switching.lock();
         let routed = is_routed();
         self.routed.store(routed, Ordering::Release);
-        self.list.read().all().for_each(|stream| stream.open_or_shut(routed));
+        self.list.read().all().for_each(|stream| stream.update_fast_path(routed));
     }
 
-    /// Forgets all of them. Threads that used one lately keep it in memory; what it has of the driver goes now.
+    /// Removes all streams. Threads that used one lately keep its memory; its driver objects are destroyed now.
     pub fn end(&self) {
         let list = std::mem::take(&mut *self.list.write());
         list.all().filter_map(|stream| stream.fences.as_ref()).flat_map(EventPair::both).for_each(|fence| fence.end());

@@ -1,5 +1,5 @@
-//! Ownership transfer: memory of another stream, behind a wait on the device. The asking stream waits for what the other has; the host
-//! goes on.
+//! Ownership transfer: another stream's free memory, behind a wait on the device. The requesting stream waits for the
+//! other's work; the host does not.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::pool::cache::stream::Stream;
 use crate::pool::order::fence::Fence;
 use crate::units::GRANULE;
 
-/// The streams whose free memory helps `to`, richest first.
+/// Streams whose free memory fits a request of `to`, those with most memory first.
 pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, granules: u64) -> Vec<Arc<Stream>> {
     let mut sources: Vec<Arc<Stream>> = list.all().cloned().collect();
     sources.retain(|from| from.slot != to.slot && memory.arena.can_transfer(from.owner, to.owner, granules));
@@ -18,44 +18,46 @@ pub(crate) fn sources(list: &List, memory: &OrderedArena, to: &Stream, granules:
     sources
 }
 
-/// Makes `to` wait for the fence of `from`, and hands it what of that stream's free memory helps. Returns the granules that changed
-/// hands; `None` where `to` was not made to wait.
+/// Makes `to` wait for the fence of `from` and transfers free memory of `from` that fits the request. Returns the
+/// granules transferred; `None` if `to` does not wait.
 pub(crate) fn transfer(memory: &mut OrderedArena, from: &Stream, to: &Stream, granules: u64) -> Result<Option<u64>> {
     let before = memory.fence(from.slot).filter(|&(_, epoch)| memory.arena.has_up_to(from.owner, epoch, granules));
     let covered = match (before, from.own_fences()) {
-        // No need to wait for what the other was given since.
+        // An earlier fence covers enough, so work that `from` got since need not be waited for.
         (Some((fence, epoch)), _) => {
-            fence.hold_back(to.handle)?;
+            fence.make_stream_wait(to.handle)?;
             epoch
         }
         (None, Some(fences)) => {
             if !from.cover_unfenced() {
                 return Ok(None);
             }
-            fences.hold_back(to.handle)?;
+            fences.make_stream_wait(to.handle)?;
             u64::MAX
         }
         (None, None) => {
             let (fence, epoch) = record_for_others(memory, from)?;
-            fence.hold_back(to.handle)?;
+            fence.make_stream_wait(to.handle)?;
             epoch
         }
     };
-    // What is had so is free only behind the wait that was just queued.
+    // Transferred memory is free only behind the wait that was just queued.
     to.record_own(false)?;
     let epoch = memory.epoch(to.slot);
-    // Where blocks are handed over, the other's are freed one by one: so they can be waited for, one by one.
-    let whole = !memory.hands_over;
+    // If blocks are freed across streams, only the blocks needed are transferred: each can then be waited for on its
+    // own.
+    let whole = !memory.has_cross_stream_frees;
     let moved = memory.arena.transfer(from.owner, to.owner, covered, epoch, granules, whole);
     if !whole && !memory.arena.has_up_to(from.owner, covered, granules) {
-        // The next to ask waits for what the other has now, not for what it gets until then. It can do without.
+        // The next transfer waits only for the work that `from` has now, not for later work. It works without this
+        // fence, too.
         let _ = record_next(memory, from);
     }
-    tracing::debug!(from = %from.handle, to = %to.handle, bytes = moved * GRANULE, "memory changed streams");
+    tracing::debug!(from = %from.handle, to = %to.handle, bytes = moved * GRANULE, "memory transferred");
     Ok(Some(moved))
 }
 
-/// A fence behind all that a stream has now, if that can be.
+/// Records a fence behind all work that a stream has now, if possible.
 pub(crate) fn record_next(memory: &mut OrderedArena, stream: &Stream) -> bool {
     let Some(fences) = stream.own_fences() else { return record_for_others(memory, stream).is_ok() };
     let is_pending = memory.fence(stream.slot).is_some();
@@ -64,7 +66,7 @@ pub(crate) fn record_next(memory: &mut OrderedArena, stream: &Stream) -> bool {
     true
 }
 
-/// The same for a durable stream, and the epoch that it covers.
+/// The same for a durable stream. Returns the fence and the epoch that it covers.
 pub(crate) fn record_for_others(memory: &mut OrderedArena, stream: &Stream) -> Result<(Arc<Fence>, u64)> {
     let fence = Fence::after_uncaptured(&stream.gpu, stream.handle)?;
     let epoch = memory.recorded_for_others(stream, Arc::clone(&fence));
