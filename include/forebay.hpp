@@ -1,10 +1,10 @@
 /*
- * Forebay for C++17 and later: a memory resource as CCCL and RMM know them (cuda::mr::resource). Header only; links libforebay.
+ * Forebay for C++17 and later: a memory resource for CCCL and RMM (cuda::mr::resource). Header only; link libforebay.
  *
- *   rmm::mr::set_current_device_resource(forebay::memory_resource{});    // all that RMM gives out, from here on
+ *   rmm::mr::set_current_device_resource(forebay::memory_resource{});    // for all later allocations of RMM
  *
- * Needs CCCL, which comes with the CUDA toolkit and with RMM. Before 3.1 (CUDA 13.0 has 3.0) CCCL's resources had other names for these
- * calls: there this one can be called, and not handed to CCCL. Used with CCCL 3.5 and RMM 26.10.
+ * Needs CCCL, which comes with the CUDA toolkit and with RMM. CCCL before 3.1 (CUDA 13.0 has 3.0) has other names for
+ * these calls: with it a program can call this resource, but not pass it to CCCL. Tested with CCCL 3.5 and RMM 26.10.
  */
 
 #ifndef FOREBAY_HPP
@@ -26,7 +26,7 @@
 
 namespace forebay {
 
-// A call that failed, and changed nothing. What it says is forebay_last_error_message().
+// A failed call, which changed nothing. The text is that of forebay_last_error_message().
 class error : public std::runtime_error {
  public:
   error(forebay_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
@@ -37,7 +37,7 @@ class error : public std::runtime_error {
   forebay_status status_;
 };
 
-// There is no memory, after everything that could be given back was. The text has the pool's report.
+// Out of memory, also after the library gave back all memory that it could. The text has the pool's report.
 class out_of_memory : public std::bad_alloc {
  public:
   explicit out_of_memory(const std::string &text) : text_(std::make_shared<const std::string>(text)) {}
@@ -45,10 +45,11 @@ class out_of_memory : public std::bad_alloc {
   const char *what() const noexcept override { return text_->c_str(); }
 
  private:
-  std::shared_ptr<const std::string> text_; // an exception is copied, which must not throw
+  std::shared_ptr<const std::string> text_; // shared, since copying an exception must not throw
 };
 
-// Throws what a status says, unless it is FOREBAY_STATUS_OK. On the thread that made the call, before its next one.
+// Throws the exception for a status other than FOREBAY_STATUS_OK. Call it on the thread of the failed call, before its
+// next failed call.
 inline void check(forebay_status status) {
   if (status == FOREBAY_STATUS_OK) return;
   const std::string text = forebay_last_error_message();
@@ -56,7 +57,7 @@ inline void check(forebay_status status) {
   throw error(status, text);
 }
 
-// A pool and who uses it: it ends with the last of them. What is then still live goes with it.
+// A reference to a pool. The pool ends with its last reference, and frees all its memory, live blocks included.
 using pool_ref = std::shared_ptr<forebay_pool>;
 
 // The shared pool of the process, which never ends. Throws forebay::error where there is no usable driver.
@@ -69,7 +70,7 @@ inline pool_ref shared_pool() {
   return pool_ref(pool, [](forebay_pool *) {});
 }
 
-// A pool of your own. NULL: the options that the FOREBAY_* variables say. Throws forebay::error.
+// Creates a pool separate from the shared one. NULL: the defaults and the FOREBAY_* variables. Throws forebay::error.
 inline pool_ref make_pool(const forebay_pool_options *options = nullptr) {
   forebay_pool *made = nullptr;
   check(forebay_pool_create(options, &made));
@@ -78,16 +79,16 @@ inline pool_ref make_pool(const forebay_pool_options *options = nullptr) {
 
 // Memory of one device's pool, aligned to 512 bytes.
 //
-// Ownership   Copies are equal, cheap, and keep the pool alive; memory must go back before the last of them ends.
-// Streams     Memory is given, and taken back, in the order of the stream that is named, as forebay_pool_malloc and
-//             forebay_pool_free say. It must be alive in the call. Uses on other streams must come before, or be told by
-//             forebay_pool_record_use.
+// Ownership   Copies are equal, cheap, and keep the pool alive. Free all memory before the last copy ends.
+// Streams     Memory is allocated and freed in the order of the stream in the call, which must be alive: see
+//             forebay_pool_malloc and forebay_pool_free. Uses on other streams must be ordered before the free, or
+//             recorded with forebay_pool_record_use.
 // Threads     Any, but not in a signal handler.
-// Errors      Allocating throws forebay::out_of_memory, a std::bad_alloc, or forebay::error. Deallocating does not fail for C++: what is
-//             not live is told to the standard error stream, and changes nothing.
+// Errors      Allocating throws forebay::out_of_memory, a std::bad_alloc, or forebay::error. Deallocating throws
+//             nothing: for memory that is not live it writes a message to stderr and changes nothing.
 class memory_resource {
  public:
-  // Throws forebay::error: there is no usable driver, or no such device.
+  // Throws forebay::error if there is no usable driver or no such device.
   explicit memory_resource(int device = 0) : memory_resource(device, shared_pool()) {}
 
   memory_resource(int device, pool_ref pool) : pool_(std::move(pool)), device_(device) {
@@ -99,7 +100,7 @@ class memory_resource {
     }
   }
 
-  // Written out: what nvcc makes by itself is for the device too, where a pool's count cannot be.
+  // Written out: the versions that nvcc generates are for device code, too, where std::shared_ptr does not compile.
   memory_resource(const memory_resource &other) noexcept : pool_(other.pool_), device_(other.device_) {}
   memory_resource &operator=(const memory_resource &other) noexcept {
     pool_ = other.pool_;
@@ -107,7 +108,7 @@ class memory_resource {
     return *this;
   }
 
-  // 0 bytes give NULL. At most 512 bytes of alignment, a power of two.
+  // 0 bytes give NULL. `alignment` is a power of two, at most 512 bytes.
   void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment) {
     check_alignment(alignment);
     void *block = nullptr;
@@ -116,10 +117,10 @@ class memory_resource {
   }
 
   void deallocate(cuda::stream_ref stream, void *block, std::size_t bytes, std::size_t = default_alignment) noexcept {
-    told(forebay_pool_free(pool_.get(), block, stream.get()), block, bytes);
+    report(forebay_pool_free(pool_.get(), block, stream.get()), block, bytes);
   }
 
-  // Memory that nothing on any stream uses any more. Slower, and holds more while the device is behind.
+  // Memory that no queued work uses. Slower, and the pool holds more memory while queued work is unfinished.
   void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) {
     check_alignment(alignment);
     void *block = nullptr;
@@ -127,17 +128,17 @@ class memory_resource {
     return block;
   }
 
-  // Whatever the device has to do with the memory comes first; nobody waits for it.
+  // Frees after all work that the device has now, without a wait on the host.
   void deallocate_sync(void *block, std::size_t bytes, std::size_t = default_alignment) noexcept {
-    told(forebay_pool_free_after_all(pool_.get(), block), block, bytes);
+    report(forebay_pool_free_after_all(pool_.get(), block), block, bytes);
   }
 
   int device() const noexcept { return device_; }
 
-  // For the calls of forebay.h. Never NULL.
+  // The pool, for the functions of forebay.h. Never NULL.
   forebay_pool *pool() const noexcept { return pool_.get(); }
 
-  // Whether each may take back what the other gave.
+  // Equal resources may free the memory of each other.
   friend bool operator==(const memory_resource &a, const memory_resource &b) noexcept {
     return a.pool_.get() == b.pool_.get() && a.device_ == b.device_;
   }
@@ -157,7 +158,7 @@ class memory_resource {
     }
   }
 
-  static void told(forebay_status status, void *block, std::size_t bytes) noexcept {
+  static void report(forebay_status status, void *block, std::size_t bytes) noexcept {
     if (status == FOREBAY_STATUS_FORKED) return; // the memory is the parent's
     if (status != FOREBAY_STATUS_OK) {
       std::fprintf(stderr, "forebay: %zu bytes at %p could not be given back: %s\n", bytes, block,

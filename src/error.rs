@@ -1,25 +1,25 @@
-//! What can go wrong for a caller of the pool. Each text names the thing, the value, the limit and a way out.
+//! Errors of the pool and of resources. Each text names the thing, the value, the limit and what to do.
 
 use std::fmt;
 
 use crate::driver::{DriverError, ErrorKind};
 use crate::units::DeviceId;
 
-/// What the layer returns.
+/// The result of a fallible call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed request. It changed nothing.
+/// The reason why a request failed. The request changed nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// No memory after everything that could be given back was; the text is the pool's report.
+    /// Out of memory, also after reclaim; the text has the pool's report.
     OutOfMemory(Box<str>),
     /// The pointer is not the start of a live block.
     BadFree(Box<str>),
     /// There is no such device.
     BadDevice {
-        /// What was asked for.
+        /// The device number that was passed.
         asked: i64,
-        /// How many there are.
+        /// The number of devices.
         count: u32,
     },
     /// An argument or option out of range.
@@ -30,17 +30,18 @@ pub enum Error {
     Forked,
     /// No such callback, private pool or stream.
     NotFound(Box<str>),
-    /// Too late: the thing is in use.
+    /// The object is in use, or was already used, so that it cannot be changed.
     Busy(Box<str>),
-    /// The driver or device lacks what was asked for.
+    /// The driver or device lacks the requested feature.
     Unsupported(Box<str>),
     /// The driver failed.
     Driver(DriverError),
     /// The resource or buffer is closed.
     Closed(Box<str>),
-    /// Another user's, not made for sharing, or mapped from another process and so not to be allocated from.
+    /// Memory of another user, sharing from a resource without IPC, or an allocation from a pool mapped from another
+    /// process.
     NotPermitted(Box<str>),
-    /// The other process is gone, or does not answer as it should.
+    /// The exporting process has ended, or gave no valid answer.
     Peer(Box<str>),
 }
 
@@ -54,7 +55,7 @@ impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         match error.kind {
             ErrorKind::Capturing => Self::Capturing(error.to_string().into()),
-            // Refused before the driver was asked: an argument of the caller's, like a driver's name.
+            // Refused without a driver call: an argument of the caller, such as a driver's name.
             ErrorKind::Invalid if error.code == 0 => Self::Invalid(error.to_string().into()),
             _ => Self::Driver(error),
         }
@@ -74,7 +75,7 @@ impl fmt::Display for Error {
             | Self::Closed(text)
             | Self::NotPermitted(text)
             | Self::Peer(text) => f.write_str(text),
-            Self::BadDevice { asked, count: 0 } => write!(f, "device {asked} asked for, and there are no devices"),
+            Self::BadDevice { asked, count: 0 } => write!(f, "device {asked} asked for, but there are no devices"),
             Self::BadDevice { asked, count } => {
                 write!(f, "device {asked} asked for; devices are 0 to {}", DeviceId(count - 1))
             }

@@ -1,13 +1,13 @@
-//! The log: what is worth a word and is in nobody's answer. Events of `tracing` go to stderr, and to one listener of the program.
+//! The log: events that no status reports. The events of `tracing` go to stderr, and to one listener of the program.
 //!
-//! A program that calls through the C ABI gets this with its first pool, unless the process has a subscriber of its own by then. A
-//! Rust program that uses the crate's types directly installs what it likes.
+//! The first pool of a program that uses the C ABI installs this subscriber, unless the process already has one. A Rust
+//! program that uses the crate's types directly installs its own.
 //!
-//! Events come from everywhere, also from under the pool's locks. A line to stderr is written at once, so that what precedes a
-//! crash or a hang is seen. A listener may want any lock of the program's, such as an interpreter's, which other threads hold while
-//! they wait for a pool: so what it is to hear waits in a queue, and is handed over at the end of a call, when the thread has left
-//! every lock of this library (`abi/guard.rs`). Not on threads of the library's own: whoever ends a pool waits for those, perhaps with the
-//! lock that the listener wants.
+//! Events may be made under the pool's locks. A line to stderr is written at once, so that the lines before a crash or
+//! a hang are seen. A listener may need a lock of the program, such as Python's GIL, that another thread holds while it
+//! waits for a pool. So events for the listener wait in a queue, and are delivered at the end of a call, when the
+//! thread holds no lock of this library (`abi/core/guard.rs`). Threads of the library itself deliver none: a thread
+//! that ends a pool waits for them, perhaps with the lock that the listener needs.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,68 +24,69 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::error::{Error, Result};
 
-/// The variable that says what goes to stderr.
+/// The variable with the level of the events that go to stderr.
 const VARIABLE: &str = "FOREBAY_LOG";
 
-/// How many events wait for a listener at most.
-const MOST: usize = 1024;
+/// The most events that the queue holds.
+const QUEUE_CAPACITY: usize = 1024;
 
-/// By their numbers, from nothing to everything.
+/// The levels by number, from none to all.
 const FILTERS: [LevelFilter; 5] =
     [LevelFilter::OFF, LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG];
 
-/// Told an event's level and text, without any lock of this library held.
+/// Receives an event's level and text, with no lock of this library held.
 pub type Listener = Box<dyn Fn(Level, &str) + Send + Sync>;
 
-/// Tells listeners apart: a function and what it is called with.
-pub type Who = (usize, usize);
+/// Identifies a listener: the address of a function, and its user data.
+pub type ListenerId = (usize, usize);
 
-/// What was said of the log: changed by one thread at a time, which takes this first.
-static SETTING: Mutex<Setting> = Mutex::new(Setting { said: None, heard: None, who: None, ours: false });
-/// The number in [`FILTERS`] of what goes to stderr, and of what goes to the listener.
+/// The settings of the log. This lock is taken before those below.
+static SETTING: Mutex<Setting> = Mutex::new(Setting { variable: None, level: None, id: None, is_installed: false });
+/// The numbers in [`FILTERS`] of the levels for stderr and for the listener.
 static TO_STDERR: AtomicU8 = AtomicU8::new(0);
 static TO_LISTENER: AtomicU8 = AtomicU8::new(0);
-/// Held for reading while it is called.
+/// Held for reading while the listener is called.
 static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
-/// Taken last, for a moment.
+/// Taken last, and held briefly.
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { events: VecDeque::new(), lost: 0 });
-/// Whether there is something in the queue.
+/// Whether the queue has events.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether this thread is in the listener, or on its way there.
-    static HANDING: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is delivering events.
+    static DELIVERING: Cell<bool> = const { Cell::new(false) };
 }
 
 struct Setting {
-    /// What the variable says, if it says something.
-    said: Option<u8>,
-    /// What the listener wants, if there is one.
-    heard: Option<u8>,
-    /// Who it is.
-    who: Option<Who>,
-    /// Whether the events of this process come here.
-    ours: bool,
+    /// The level in the variable, if it is set.
+    variable: Option<u8>,
+    /// The listener's level, if there is a listener.
+    level: Option<u8>,
+    /// The listener's id.
+    id: Option<ListenerId>,
+    /// Whether [`Log`] is the process's subscriber.
+    is_installed: bool,
 }
 
 struct Queue {
     events: VecDeque<(Level, String)>,
-    /// How many found no room.
+    /// The number of events dropped because the queue was full.
     lost: u64,
 }
 
 impl Setting {
-    /// Makes it so. A program that listens decides itself what it prints, so nothing is printed unasked then.
-    fn settle(&mut self) {
-        self.ours = self.ours || tracing::subscriber::set_global_default(Log).is_ok();
-        let unasked = if self.heard.is_some() { 0 } else { 2 };
-        TO_STDERR.store(self.said.unwrap_or(unasked), Ordering::Relaxed);
-        TO_LISTENER.store(self.heard.unwrap_or(0), Ordering::Relaxed);
+    /// Applies the settings. While there is a listener, stderr gets only the events that the variable selects.
+    fn apply(&mut self) {
+        self.is_installed = self.is_installed || tracing::subscriber::set_global_default(Log).is_ok();
+        let default = if self.level.is_some() { 0 } else { 2 };
+        TO_STDERR.store(self.variable.unwrap_or(default), Ordering::Relaxed);
+        TO_LISTENER.store(self.level.unwrap_or(0), Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Reads the variable, once, and begins to listen to the process's events, if nobody does. Again is harmless, and cheap.
+/// Reads the variable and installs the subscriber, unless the process has one. Further calls do nothing, at the cost of
+/// one load.
 ///
 /// # Errors
 /// [`Error::Invalid`] if `FOREBAY_LOG` cannot be read.
@@ -95,11 +96,11 @@ pub fn start() -> Result<()> {
         return Ok(());
     }
     let mut setting = SETTING.lock();
-    setting.said = match std::env::var_os(VARIABLE) {
+    setting.variable = match std::env::var_os(VARIABLE) {
         None => None,
         Some(value) => parse(&value.to_string_lossy())?,
     };
-    setting.settle();
+    setting.apply();
     STARTED.get_or_init(|| ());
     Ok(())
 }
@@ -116,70 +117,73 @@ fn parse(text: &str) -> Result<Option<u8>> {
     })
 }
 
-/// Has events up to a level, by its number from 0, none, to 4, all, told to `listener`, in place of whom it was before; that one is not
-/// called any more when this returns. For who listens already this changes the level and waits for nobody.
+/// Sets the listener that receives the events up to `level`, from 0 (none) to 4 (all), in place of the one before,
+/// which is no longer called when this returns. With the id of the present listener this changes the level only, and
+/// does not wait.
 ///
 /// # Errors
-/// [`Error::Busy`] for another one inside of a listener, or where the process's events go to a subscriber of somebody else's.
-pub fn listen(level: u8, listener: Option<(Who, Listener)>) -> Result<()> {
-    let (who, listener) = listener.unzip();
+/// [`Error::Busy`] for another listener from inside a listener, and if the process has another subscriber.
+pub fn listen(level: u8, listener: Option<(ListenerId, Listener)>) -> Result<()> {
+    let (id, listener) = listener.unzip();
     let mut setting = SETTING.lock();
-    setting.settle();
-    if !setting.ours && listener.is_some() {
+    setting.apply();
+    if !setting.is_installed && listener.is_some() {
         return Err(Error::Busy(
-            "this process has a subscriber of tracing's of its own: it gets what there is to log".into(),
+            "this process has its own subscriber of tracing, which gets the events of the log".into(),
         ));
     }
-    if setting.who != who {
-        if HANDING.get() {
+    if setting.id != id {
+        if DELIVERING.get() {
             return Err(Error::Busy("the log's callback cannot be replaced while it runs".into()));
         }
-        // Waits until nobody is in the old one.
+        // Waits until no thread is in the old listener.
         *LISTENER.write() = listener;
-        setting.who = who;
+        setting.id = id;
     }
-    setting.heard = who.map(|_| level.min(4));
-    setting.settle();
+    setting.level = id.map(|_| level.min(4));
+    setting.apply();
     Ok(())
 }
 
-/// Whether [`hand_over`] has something to do.
+/// Whether the queue has events for [`deliver`].
 #[inline]
 #[must_use]
 pub fn is_waiting() -> bool {
     WAITING.load(Ordering::Relaxed)
 }
 
-/// Tells the listener what waits for it. pre: this thread holds no lock of the library's.
+/// Delivers the queued events to the listener. pre: this thread holds no lock of the library.
 #[cold]
-pub fn hand_over() {
-    // What comes while the listener runs waits for the next turn, and a listener that calls the library is not called by that.
-    if HANDING.try_with(|handing| handing.replace(true)) != Ok(false) {
+pub fn deliver() {
+    // Events made while the listener runs wait for the next call, and a listener that calls the library is not called
+    // again.
+    if DELIVERING.try_with(|delivering| delivering.replace(true)) != Ok(false) {
         return;
     }
     {
-        // Past whoever waits to change it: he waits for somebody who may need a lock that this thread has, such as an interpreter's.
+        // Recursive, so as not to queue behind a thread that waits to replace the listener: it waits for a thread in
+        // the listener, which may need a lock that this thread holds, such as Python's GIL.
         let listener = LISTENER.read_recursive();
-        let (mut left, lost) = {
+        let (mut count, lost) = {
             let mut queue = QUEUE.lock();
             (queue.events.len(), std::mem::take(&mut queue.lost))
         };
-        let tell = |level: Level, text: &str| {
+        let call = |level: Level, text: &str| {
             if let Some(listener) = &*listener {
                 listener(level, text);
             }
         };
-        while left > 0
+        while count > 0
             && let Some((level, text)) = next()
         {
-            tell(level, &text);
-            left -= 1;
+            call(level, &text);
+            count -= 1;
         }
         if lost > 0 {
-            tell(Level::WARN, &format!("{lost} messages were lost: they came faster than they could be told"));
+            call(Level::WARN, &format!("{lost} log messages were lost: the queue of {QUEUE_CAPACITY} was full"));
         }
     }
-    let _ = HANDING.try_with(|handing| handing.set(false));
+    let _ = DELIVERING.try_with(|delivering| delivering.set(false));
 }
 
 fn next() -> Option<(Level, String)> {
@@ -189,7 +193,7 @@ fn next() -> Option<(Level, String)> {
     first
 }
 
-/// The subscriber. There are no spans in this crate.
+/// The subscriber. This crate has no spans.
 struct Log;
 
 fn passes(level: Level, number: &AtomicU8) -> bool {
@@ -211,12 +215,12 @@ impl Subscriber for Log {
         let text = Text::of(event);
         if passes(level, &TO_STDERR) {
             let name = level.as_str().to_ascii_lowercase();
-            // In one piece, so that lines of several threads do not mix. Nobody can be told that it failed.
+            // One write, so that lines of several threads do not mix. A failed write cannot be reported.
             let _ = std::io::stderr().write_all(format!("forebay: {name}: {text}\n").as_bytes());
         }
         if passes(level, &TO_LISTENER) {
             let mut queue = QUEUE.lock();
-            if queue.events.len() < MOST {
+            if queue.events.len() < QUEUE_CAPACITY {
                 queue.events.push_back((level, text));
             } else {
                 queue.lost += 1;
@@ -238,7 +242,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// An event as one line: its message, and the rest in brackets.
+/// An event as one line: its message, and its other fields in brackets.
 #[derive(Default)]
 struct Text {
     message: String,

@@ -1,4 +1,4 @@
-/* A buffer that grows: its contents stay, and its address wherever the addresses behind it are free.
+/* A buffer that grows: it keeps its contents, and its address if the addresses behind it are free.
  *
  *   cc -std=c11 grow.c -lforebay -o grow
  *   FOREBAY_DRIVER=host ./grow           without a GPU
@@ -36,7 +36,7 @@ int main(void) {
   forebay_buffer *buffer = NULL;
   must(forebay_resource_allocate(resource, 1, stream, &buffer), "forebay_resource_allocate");
 
-  /* Each step writes its own number into what is new, and all of it must be there at the end. */
+  /* Each step fills the new part with its own number; the end of the program checks every part. */
   uint64_t ends[STEPS], before = 0;
   for (int step = 0; step < STEPS; step++) {
     if (step > 0) {
@@ -63,7 +63,7 @@ int main(void) {
   }
   printf("%d grows, every byte of %" PRIu64 " right\n", STEPS - 1, info.bytes);
 
-  /* Growth is all or nothing: what there is not memory for leaves the buffer as it was. */
+  /* Growth that fails for lack of memory leaves the buffer unchanged. */
   forebay_status status = forebay_resource_modify_allocation(resource, buffer, UINT64_C(1) << 50, NULL, stream);
   printf("1 PiB: %s; still %" PRIu64 " bytes\n", forebay_status_text(status), about(buffer).bytes);
 

@@ -1,4 +1,4 @@
-/* The smallest whole program: a pool, a stream, one block, data there and back, the figures.
+/* The smallest complete program: a pool, a stream, one block, copies in both directions, statistics.
  *
  *   cc -std=c11 minimal.c -lforebay -o minimal
  *   FOREBAY_DRIVER=host ./minimal        without a GPU
@@ -12,7 +12,7 @@
 
 enum { DEVICE = 0, BYTES = 1 << 20, PATTERN = 0x5a };
 
-/* Every call that can fail answers with a status; the text for the last failure is kept per thread. */
+/* Every call that can fail returns a status; the text of the last failure is kept for each thread. */
 static void must(forebay_status status, const char *what) {
   if (status == FOREBAY_STATUS_OK) return;
   fprintf(stderr, "%s: %s: %s\n", what, forebay_status_text(status), forebay_last_error_message());
@@ -39,13 +39,13 @@ int main(void) {
   void *block = NULL;
   must(forebay_pool_malloc(pool, BYTES, DEVICE, stream, &block), "forebay_pool_malloc");
 
-  /* Fill and copy are queued on the stream, in order; nothing has to have happened when they return. */
+  /* Fill and copy are queued on the stream, and run in this order after the calls return. */
   uint8_t *back = calloc(1, BYTES);
   if (back == NULL) return EXIT_FAILURE;
   must(forebay_pool_fill(pool, DEVICE, block, PATTERN, BYTES, stream), "forebay_pool_fill");
   must(forebay_pool_copy(pool, DEVICE, back, block, BYTES, stream), "forebay_pool_copy");
 
-  /* Freeing now is right: the block is handed out again only behind the work queued so far. */
+  /* The block may be freed now: it is reused only after the work queued so far. */
   must(forebay_pool_free(pool, block, stream), "forebay_pool_free");
   must(forebay_stream_synchronize(pool, DEVICE, stream), "forebay_stream_synchronize");
 

@@ -1,4 +1,4 @@
-/* Every kind of memory resource: what it is, its attributes, and data from pinned memory to the device and back.
+/* Every kind of memory resource: its properties and attributes, and copies from pinned memory to the device and back.
  *
  *   cc -std=c11 resources.c -lforebay -o resources
  *   FOREBAY_DRIVER=host ./resources      without a GPU
@@ -31,7 +31,7 @@ static void *address(forebay_buffer *buffer) {
   return (void *)(uintptr_t)info.handle;
 }
 
-/* What a resource says of itself, with one buffer of it alive. */
+/* Prints a resource's properties, with one live buffer. */
 static void show(const char *name, forebay_resource *resource, void *stream) {
   forebay_resource_info info = {.size = sizeof info, .version = FOREBAY_INFO_VERSION};
   must(forebay_resource_get_info(resource, &info), "forebay_resource_get_info");
@@ -43,7 +43,7 @@ static void show(const char *name, forebay_resource *resource, void *stream) {
   must(forebay_resource_allocate(resource, BYTES, stream, &buffer), name);
   must(forebay_buffer_fill(buffer, 0xdeadbeef, 4, stream), "forebay_buffer_fill");
 
-  /* Resources without a pool behind them answer FOREBAY_STATUS_UNSUPPORTED. */
+  /* Resources without a pool return FOREBAY_STATUS_UNSUPPORTED. */
   uint64_t used = 0, held = 0;
   if (forebay_resource_get_attribute(resource, FOREBAY_ATTRIBUTE_USED_MEM_CURRENT, &used) == FOREBAY_STATUS_OK) {
     must(forebay_resource_get_attribute(resource, FOREBAY_ATTRIBUTE_RESERVED_MEM_CURRENT, &held), "reserved");
@@ -53,14 +53,14 @@ static void show(const char *name, forebay_resource *resource, void *stream) {
   forebay_buffer_destroy(buffer); /* closes it, in the order of its stream */
 }
 
-/* Pinned memory out, the device between, pinned memory back. */
+/* Copies from pinned memory to the device and back to pinned memory. */
 static void round_trip(forebay_pool *pool, forebay_resource *pinned, forebay_resource *device, void *stream) {
   forebay_buffer *out = NULL, *there = NULL, *back = NULL;
   must(forebay_resource_allocate(pinned, BYTES, stream, &out), "allocate");
   must(forebay_resource_allocate(device, BYTES, stream, &there), "allocate");
   must(forebay_resource_allocate(pinned, BYTES, stream, &back), "allocate");
 
-  /* Memory of a stream-ordered pool is ready when the stream has got there: before the host touches it, wait. */
+  /* Memory of a stream-ordered pool is ready in stream order: synchronize before the host uses it. */
   must(forebay_stream_synchronize(pool, DEVICE, stream), "forebay_stream_synchronize");
   uint8_t *from = address(out);
   for (size_t i = 0; i < BYTES; i++) from[i] = (uint8_t)(i * 31 >> 3);
@@ -89,7 +89,7 @@ int main(void) {
   void *stream = NULL;
   must(forebay_stream_create(pool, DEVICE, &stream), "forebay_stream_create");
 
-  /* NULL options take what is documented: for pools, the one that is current. */
+  /* NULL options: the defaults; for pools, the current pool. */
   forebay_resource *device = NULL, *pinned = NULL, *other = NULL;
   if (has(forebay_device_resource_create(DEVICE, NULL, &other), "current pool")) show("current pool", other, stream);
   forebay_resource_destroy(other);
@@ -98,7 +98,7 @@ int main(void) {
   must(forebay_device_resource_options_init(&options), "options");
   options.max_size = 1 << 30;
   if (has(forebay_device_resource_create(DEVICE, &options, &device), "new pool")) {
-    /* Keep idle memory for the next request, instead of giving it back whenever a stream is waited for. */
+    /* Keep idle memory for later requests, instead of giving it back at each synchronization. */
     must(forebay_resource_set_attribute(device, FOREBAY_ATTRIBUTE_RELEASE_THRESHOLD, 64 << 20), "threshold");
     show("new pool", device, stream);
   }

@@ -1,4 +1,4 @@
-/* Two processes and one memory: a pointer into the shared pool, and a pool of the driver.
+/* Sharing memory between two processes: a pointer into the shared pool, and a driver pool.
  *
  *   cc -std=c11 share.c -lforebay -o share
  *   FOREBAY_DRIVER=host ./share          without a GPU
@@ -19,7 +19,7 @@
 
 enum { DEVICE = 0, BYTES = 1 << 20, INSIDE = 4096, PARENT = 0x11, CHILD = 0x22 };
 
-/* What goes over the socket; a file descriptor may go beside it. */
+/* A message over the socket, with or without a file descriptor. */
 typedef struct {
   uint8_t uuid[16];
   forebay_ipc_descriptor descriptor;
@@ -58,7 +58,7 @@ static void send_message(int socket, const message *text, int fd) {
   if (sendmsg(socket, &packet, MSG_NOSIGNAL) != (ssize_t)sizeof *text) fail("sendmsg");
 }
 
-/* 0 when the other side has closed its end. `fd` is -1 where none came. */
+/* Returns 0 when the other side has closed the socket. `fd` is -1 if none was received. */
 static int receive_message(int socket, message *text, int *fd) {
   union {
     char space[CMSG_SPACE(sizeof(int))];
@@ -76,7 +76,7 @@ static int receive_message(int socket, message *text, int *fd) {
   return 1;
 }
 
-/* ---- memory: looked at through copies, since it may be the device's --------------------------------------------- */
+/* ---- memory: checked through copies, since it may be device memory ----------------------------------------------- */
 
 static void expect(forebay_pool *pool, const void *at, size_t bytes, uint8_t value, const char *who) {
   uint8_t *back = calloc(1, bytes);
@@ -94,7 +94,7 @@ static void expect(forebay_pool *pool, const void *at, size_t bytes, uint8_t val
 
 static void write_all(forebay_pool *pool, void *at, size_t bytes, uint8_t value) {
   must(forebay_pool_fill(pool, DEVICE, at, value, bytes, NULL), "forebay_pool_fill");
-  /* Streams end at the process: before another one looks, wait. */
+  /* Stream order does not reach into another process: wait before it reads. */
   must(forebay_stream_synchronize(pool, DEVICE, NULL), "forebay_stream_synchronize");
 }
 
@@ -104,7 +104,7 @@ static forebay_buffer_info about(forebay_buffer *buffer) {
   return info;
 }
 
-/* ---- the child: takes what comes, writes into it, answers ------------------------------------------------------ */
+/* ---- the child: maps the memory, writes into it, answers ------------------------------------------------------- */
 
 static int child(int socket) {
   static const char *const paths[] = {"none", "a pool", "file descriptors", "fabric handles", "a legacy handle"};
@@ -128,7 +128,7 @@ static int child(int socket) {
     write_all(pool, at, info.bytes, CHILD);
     printf("child: %" PRIu64 " bytes by %s: read, and written\n", info.bytes, paths[info.ipc_path]);
     fflush(stdout);
-    forebay_buffer_destroy(buffer); /* lets go of the memory here, and nowhere else */
+    forebay_buffer_destroy(buffer); /* unmaps the memory in this process only */
     forebay_resource_destroy(mapped);
     send_message(socket, &text, -1);
   }
@@ -138,7 +138,7 @@ static int child(int socket) {
 
 /* ---- the parent ------------------------------------------------------------------------------------------------- */
 
-/* Sends what is in `text`, and waits until the child has done with it. */
+/* Sends `text`, and waits for the child to answer. */
 static void hand_over(int socket, message *text, int fd) {
   send_message(socket, text, fd);
   if (!receive_message(socket, text, &fd)) {
@@ -147,7 +147,7 @@ static void hand_over(int socket, message *text, int fd) {
   }
 }
 
-/* Any pointer into a live block will do: the other process gets the memory from there to the block's end. */
+/* The pointer may lie anywhere in a live block: the other process gets the memory from there to the block's end. */
 static void share_pointer(forebay_pool *pool, int socket) {
   message text = {0};
   void *neighbour = NULL, *block = NULL;
@@ -164,7 +164,7 @@ static void share_pointer(forebay_pool *pool, int socket) {
   must(forebay_pool_free(pool, neighbour, NULL), "forebay_pool_free");
 }
 
-/* A pool of the driver goes once, by file descriptor; then each of its buffers by plain bytes. */
+/* A driver pool is sent once, as a file descriptor; then each of its buffers as plain bytes. */
 static void share_pool(forebay_pool *pool, int socket) {
   message text = {0};
   forebay_device_resource_options options;
@@ -181,7 +181,7 @@ static void share_pool(forebay_pool *pool, int socket) {
   must(forebay_resource_allocate(resource, BYTES, NULL, &buffer), "forebay_resource_allocate");
   void *at = (void *)(uintptr_t)about(buffer).handle;
   write_all(pool, at, BYTES, PARENT);
-  int fd = -1; /* the resource's own: not to be closed here */
+  int fd = -1; /* owned by the resource, which closes it */
   must(forebay_resource_get_allocation_handle(resource, &fd, text.uuid), "forebay_resource_get_allocation_handle");
   must(forebay_buffer_get_ipc_descriptor(buffer, &text.descriptor), "forebay_buffer_get_ipc_descriptor");
   hand_over(socket, &text, fd);
@@ -196,7 +196,7 @@ int main(int count, char **arguments) {
 
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) != 0) fail("socketpair");
-  pid_t process = fork(); /* before the library is used: then there is nothing to inherit but the socket */
+  pid_t process = fork(); /* before the first use of the library, which does not work in a forked child */
   if (process < 0) fail("fork");
   if (process == 0) {
     char number[16];
@@ -216,7 +216,7 @@ int main(int count, char **arguments) {
   share_pool(pool, sockets[0]);
 
   int state = 0;
-  close(sockets[0]); /* the child's cue to end */
+  close(sockets[0]); /* ends the child */
   if (waitpid(process, &state, 0) != process || state != 0) {
     fprintf(stderr, "the child ended with %d\n", state);
     return EXIT_FAILURE;

@@ -49,7 +49,7 @@ static block make(worker *w) {
   return b;
 }
 
-/* A block that somebody else was given while we held it, or that we got too early, has other bytes in it. */
+/* The bytes differ if the pool reused a live block, or reused a freed one too early. */
 static void check_and_free(worker *w, block *b) {
   must(forebay_pool_copy(w->pool, DEVICE, w->back, b->address, b->bytes, w->stream), "forebay_pool_copy");
   must(forebay_stream_synchronize(w->pool, DEVICE, w->stream), "forebay_stream_synchronize");

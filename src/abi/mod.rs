@@ -1,6 +1,7 @@
-//! C in, C out: the only place with exported symbols. Checks, translates, guards; decides nothing.
+//! The C ABI, the only place with exported symbols. It checks and translates arguments, catches panics, and decides
+//! nothing.
 //!
-//! `include/forebay.h` is made from these files; `GROUPS` in `tests/header.rs` says in which order.
+//! `include/forebay.h` is made from these files; `GROUPS` in `tests/header.rs` gives their order.
 
 pub mod core;
 pub mod pool;

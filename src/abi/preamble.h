@@ -5,54 +5,60 @@
  * Made from src/abi by cbindgen; do not edit.
  *
  * @par Ownership
- * A forebay_pool that a call gives you is yours: end it with forebay_pool_destroy. Memory from forebay_pool_malloc is
- * yours until forebay_pool_free. Texts that are returned belong to the library. User data of a callback stays yours
- * and must stay valid until the callback is removed.
+ * The caller owns every object that a call returns, and frees it with the destroy function of its type:
+ * forebay_pool_destroy, forebay_resource_destroy, forebay_buffer_destroy, forebay_cupy_pool_destroy or
+ * forebay_stream_destroy. The caller owns memory from forebay_pool_malloc until forebay_pool_free. The library owns the
+ * strings that it returns. The caller owns the user data of a callback, which must stay valid until the callback is
+ * removed.
  *
  * @par Arguments
- * The object comes first; const means that it is only read; outputs come last and are written only on
- * FOREBAY_STATUS_OK. A NULL object or output is FOREBAY_STATUS_NULL_POINTER. Freeing a NULL block or destroying a NULL
- * object is fine. Sizes are bytes. Devices are counted from 0, as CUDA counts them.
+ * The object comes first; const means that the call does not change it. Outputs come last and are written only on
+ * FOREBAY_STATUS_OK. A required object or output that is NULL gives FOREBAY_STATUS_NULL_POINTER. Freeing a NULL block
+ * and destroying a NULL object do nothing. Sizes are in bytes. Devices are counted from 0, as in CUDA; a device number
+ * out of range gives FOREBAY_STATUS_BAD_DEVICE.
  *
  * @par Errors
- * A call that fails changed nothing. Its status says what kind of failure it was, and forebay_last_error_message()
- * says it in full, for the thread that made the call. Given valid memory to read and write, no call lets a panic out,
- * and none aborts the process unless the heap of the process is exhausted.
+ * A call that fails changes nothing. Its status gives the kind of failure; forebay_last_error_message() returns the
+ * full text, for the calling thread. Given valid memory to read and write, no call lets a panic out, and none aborts
+ * the process unless its heap is exhausted.
  *
  * @par Threads
- * Any function may be called from any thread, except where it says otherwise, and except that nothing may use a pool
- * during or after the last forebay_pool_destroy on it. No function may be called from a signal handler: it could wait
- * for a lock that the interrupted thread holds.
+ * Every function may be called from any thread, unless its text says otherwise. No call may use an object during or
+ * after the call that destroys it. No function may be called from a signal handler: it could wait for a lock that the
+ * interrupted thread holds.
  *
  * @par Streams
- * A stream is a CUstream or a cudaStream_t, passed as void *: NULL and 1 are the legacy default stream, 2 is the
- * calling thread's own default stream. Memory is handed out again only where stream order, an event or a finished
- * fence proves that its last use is over. A stream must be alive in the call that names it. After the call its handle
- * is not used again, unless it is a default stream, was registered (forebay_stream_register), or was recorded as a
- * user of a block that is still live.
+ * A stream is a CUstream or a cudaStream_t, passed as void *. NULL and 1 (CU_STREAM_LEGACY) are the legacy default
+ * stream, 2 (CU_STREAM_PER_THREAD) is the calling thread's default stream:
+ * https://docs.nvidia.com/cuda/cuda-driver-api/stream-sync-behavior.html. The pool reuses memory only where stream
+ * order, an event or a passed fence proves that its last use is over. A stream must be alive in the call that names it.
+ * After the call the library does not use its handle, unless it is a default stream, is registered
+ * (forebay_stream_register), or was recorded as a user of a block that is still live (forebay_pool_record_use).
  *
  * @par Captures
- * Memory for a graph comes from a private pool: forebay_pool_private_begin before the capture,
- * forebay_pool_private_end after it, forebay_pool_private_release when the graph is gone.
+ * Memory for a graph comes from a private pool: call forebay_pool_private_begin before the capture,
+ * forebay_pool_private_end after it, and forebay_pool_private_release once the graph is destroyed.
  *
  * @par Addresses
  * A block's address never changes while it is live.
  *
  * @par Driver
- * FOREBAY_DRIVER=cuda (the default) or host: RAM instead of a GPU, for tests and machines without one.
+ * The variable FOREBAY_DRIVER selects the driver: "cuda" (the default), or "host", which uses RAM instead of a GPU, for
+ * tests and for machines without one.
  *
  * @par Log
- * What is in no status, such as a bad free through a framework's hook, goes to stderr as warnings; FOREBAY_LOG=off,
- * error, warn, info or debug says otherwise, and forebay_log_set_callback gives it to the program instead.
+ * Events that no status reports, such as a bad free through a framework's hook, go to the log. By default stderr gets
+ * errors and warnings. The variable FOREBAY_LOG (off, error, warn, info or debug) sets another level;
+ * forebay_log_set_callback sends the log to the program instead.
  *
  * @par Fork
- * CUDA does not work in a child of fork(), and neither does this library once it was used: there every call answers
- * FOREBAY_STATUS_FORKED at once, or NULL or 0 where it has no status. What ends an object or frees memory does
- * nothing, deleters of DLPack tensors included: all of it stays the parent's. Texts, versions and
- * forebay_pool_block_size_for are as ever. exec and spawn are fine.
+ * CUDA does not work in a child of fork(), nor does this library if the parent used it before the fork: in the child
+ * every call returns FOREBAY_STATUS_FORKED at once, or NULL or 0 if it has no status. Calls that free memory or destroy
+ * an object, and the deleters of DLPack tensors, do nothing there: all memory stays the parent's. Functions that return
+ * a text or a version, and forebay_pool_block_size_for, work as before. A child started by exec or spawn works.
  *
  * @par Exit
- * The shared pool is not taken down. Freeing while the process ends, also after CUDA is gone, is harmless.
+ * The shared pool is not destroyed when the process ends. Freeing then is harmless, even after CUDA has shut down.
  */
 
 #ifndef FOREBAY_H
@@ -66,6 +72,6 @@
 extern "C" {
 #endif
 
-/* DLPack's own, from dlpack.h. */
+/* DLPack's structs, declared in dlpack.h. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;

@@ -1,13 +1,13 @@
-//! The one error of the driver layer: which call, on what, and what the driver said.
+//! The error of the driver layer: the call, its arguments, and the driver's error.
 
 use std::fmt;
 
-/// What went wrong, as far as the layers above treat it differently.
+/// The kind of an error, as far as the layers above treat kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// There is no usable driver or device.
     NoDriver,
-    /// The driver or device lacks what was asked for.
+    /// The driver or device lacks the requested feature.
     Unsupported,
     /// The device has no memory left.
     OutOfMemory,
@@ -15,30 +15,30 @@ pub enum ErrorKind {
     Invalid,
     /// Not allowed while a stream is being captured.
     Capturing,
-    /// The process is ending and the driver is gone.
+    /// The driver has shut down, since the process is ending.
     Deinitialized,
     /// Anything else the driver reports.
     Failed,
 }
 
-/// What the layer returns.
+/// The result of a driver call.
 pub type Result<T> = std::result::Result<T, DriverError>;
 
-/// A failed driver call. Nothing was changed by it.
+/// A failed driver call. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverError {
-    /// The kind, for code.
+    /// The kind, for programs.
     pub kind: ErrorKind,
-    /// The driver's function, e.g. `cuMemCreate`.
+    /// The driver's function, such as `cuMemCreate`.
     pub call: &'static str,
-    /// The driver's own code; 0 where the driver was not reached.
+    /// The driver's code; 0 if no driver call was made.
     pub code: i32,
-    /// The driver's name for the code and what was asked, for people.
+    /// The driver's name for the code and the arguments, for people.
     pub detail: String,
 }
 
 impl DriverError {
-    /// An error that this library found itself.
+    /// An error that this library detected without a driver call.
     pub fn new(kind: ErrorKind, call: &'static str, detail: impl Into<String>) -> Self {
         Self { kind, call, code: 0, detail: detail.into() }
     }

@@ -1,66 +1,66 @@
-//! Memory of the host that devices reach, managed memory, and what is known of a pointer.
+//! Page-locked host memory, managed memory, and properties of pointers.
 
 use super::error::Result;
 use crate::units::{Address, DeviceId};
 
-/// How page-locked host memory is set up (`CU_MEMHOSTALLOC_*`, `CU_MEMHOSTREGISTER_*`).
+/// Flags of page-locked host memory (`CU_MEMHOSTALLOC_*`, `CU_MEMHOSTREGISTER_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostFlags {
-    /// Every context sees it as pinned, not only the one that made it.
+    /// Page-locked for every context, not only for the one that made the call.
     pub portable: bool,
-    /// Devices can reach it; see [`HostMemory::host_device_address`].
+    /// Devices can use it, at [`HostMemory::host_device_address`].
     pub mapped: bool,
-    /// Write-combined: faster over the bus, slow for the host to read. Not for registering.
+    /// Write-combined: faster transfers, but slow reads by the host. Not for `host_register`.
     pub write_combined: bool,
 }
 
-/// What a pointer points to.
+/// The kind of memory that a pointer points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PointerKind {
-    /// Memory of a device.
+    /// Device memory.
     Device,
-    /// Page-locked memory of the host.
+    /// Page-locked host memory.
     Host,
     /// Managed memory.
     Managed,
-    /// Nothing that the driver knows: ordinary memory of the program, or none.
+    /// Memory that the driver does not know: ordinary memory of the program, or none.
     Unknown,
 }
 
-/// What the driver knows of a pointer.
+/// The driver's properties of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PointerInfo {
-    /// What it points to.
+    /// The kind of memory.
     pub kind: PointerKind,
-    /// The device that the memory belongs to, where it belongs to one.
+    /// The device of the memory, if it has one.
     pub device: Option<DeviceId>,
-    /// Start and bytes of the allocation around it, where the driver says; in virtual memory, of the reservation.
+    /// Start and bytes of the allocation around it, if the driver reports them; in virtual memory, of the reservation.
     pub range: Option<(Address, u64)>,
-    /// Whether [`Sharing::ipc_export`](super::Sharing::ipc_export) takes it.
+    /// Whether [`Sharing::ipc_export`](super::Sharing::ipc_export) accepts it.
     pub legacy_ipc: bool,
 }
 
-/// Host memory that devices reach, and managed memory. Without streams: a block may be given back only when no queued
-/// work uses it.
+/// Page-locked host memory and managed memory. Not stream-ordered: a block may be freed only when no queued work uses
+/// it.
 pub trait HostMemory {
     /// Page-locked memory (`cuMemHostAlloc`). pre: `bytes` > 0.
     fn host_allocate(&self, device: DeviceId, bytes: u64, flags: HostFlags) -> Result<Address>;
 
-    /// Gives it back. CUDA waits for the whole device.
+    /// Frees page-locked memory (`cuMemFreeHost`). CUDA waits for the whole device.
     fn host_free(&self, device: DeviceId, at: Address) -> Result<()>;
 
-    /// Page-locks memory of the program (`cuMemHostRegister`). The memory stays the caller's.
+    /// Page-locks memory of the program (`cuMemHostRegister`), which the caller keeps.
     fn host_register(&self, device: DeviceId, at: Address, bytes: u64, flags: HostFlags) -> Result<()>;
 
-    /// Ends that.
+    /// Unlocks registered memory (`cuMemHostUnregister`).
     fn host_unregister(&self, device: DeviceId, at: Address) -> Result<()>;
 
-    /// Where `device` sees mapped host memory.
+    /// The address of mapped host memory on `device`.
     fn host_device_address(&self, device: DeviceId, at: Address) -> Result<Address>;
 
-    /// Managed memory (`cuMemAllocManaged`, attached globally), given back with [`Driver::free`](super::Driver::free).
+    /// Managed memory (`cuMemAllocManaged`, attached globally), freed with [`Driver::free`](super::Driver::free).
     fn managed_allocate(&self, device: DeviceId, bytes: u64) -> Result<Address>;
 
-    /// What a pointer points to. An address that the driver does not know is no error.
+    /// The properties of a pointer. An unknown address is not an error: its kind is [`PointerKind::Unknown`].
     fn pointer(&self, device: DeviceId, at: Address) -> Result<PointerInfo>;
 }

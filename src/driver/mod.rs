@@ -1,14 +1,14 @@
 //! The driver layer: the only code that touches hardware or the operating system.
 //!
-//! One trait, two implementations with the same file names: [`cuda`] through cudarc and [`host`] on RAM.
-//! One suite of tests, `tests/driver_conformance.rs`, asks both for what is written here.
+//! One trait, two implementations with the same file names: [`cuda`] through cudarc and [`host`] on RAM. One suite of
+//! tests, `tests/driver_conformance.rs`, checks both against the contract in this file.
 //!
 //! Rules that hold for every method:
 //! - Any thread may call; the caller's current CUDA context is as before when the call returns.
 //! - Every call is legal while a stream capture is under way elsewhere (CUDA: the calling thread is
 //!   switched to the relaxed capture mode for the length of the call).
 //! - A failed call changed nothing.
-//! - After the driver has been deinitialised at process exit, calls that give something back succeed.
+//! - After the driver has shut down at process exit, calls that free or destroy succeed.
 
 pub mod cuda;
 pub mod error;
@@ -34,36 +34,36 @@ pub use virtual_memory::{Physical, PhysicalOptions, Share, VirtualMemory};
 
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// An event, owned by whoever created it.
+/// An event, owned by its creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event(pub u64);
 
-/// What a device can do. Read once; the layers above ask this, never a version.
+/// The features of a device. Read once; the layers above check these, never a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Virtual memory management: reserve, create, map. Without it the pool is the driver's stream-ordered one.
     pub vmm: bool,
     /// The smallest size and alignment of physical memory, in bytes. A power of two.
     pub granularity: u64,
-    /// Streams have an identity that is never used again, so a new stream at an old handle is noticed.
+    /// Streams have an identity that is never reused, which tells a new stream from an old one with the same handle.
     /// CUDA: `cuStreamGetId`, from driver 12.0.
     pub stream_identity: bool,
     /// An event can be recorded behind all work of a device. CUDA: `cuCtxRecordEvent`, from driver 12.5.
     pub device_events: bool,
     /// The driver has stream-ordered pools (`cuMemPool*`) whose idle memory can be given back.
     pub driver_pools: bool,
-    /// The driver's version as it reports it, e.g. 13000.
+    /// The driver's version as it reports it, such as 13000.
     pub version: u32,
     /// Physical memory can be exported as a POSIX file descriptor.
     pub posix_fd: bool,
-    /// Physical memory can be exported as a fabric handle: the device says so. Creating it is still refused, with
-    /// [`ErrorKind::Unsupported`], to a user without an IMEX channel.
+    /// Physical memory can be exported as a fabric handle, as the device reports. Creating such memory still fails with
+    /// [`ErrorKind::Unsupported`] for a user without an IMEX channel.
     pub fabric: bool,
     /// Physical memory can be made reachable for network cards.
     pub rdma: bool,
     /// Physical memory can be created on a NUMA node of the host.
     pub host_numa: bool,
-    /// The NUMA node of the host that is nearest to the device, where the driver knows one.
+    /// The NUMA node of the host that is nearest to the device, if the driver reports one.
     pub numa_node: Option<u32>,
     /// Driver pools can be shared as a POSIX file descriptor.
     pub pool_fd: bool,
@@ -77,54 +77,53 @@ pub struct Capabilities {
     pub legacy_ipc: bool,
 }
 
-/// Memory of a device as the driver sees it, in bytes.
+/// Memory of a device as the driver reports it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Not used by anybody.
+    /// Free memory.
     pub free: u64,
-    /// All there is.
+    /// All memory of the device.
     pub total: u64,
 }
 
-/// What a stream is doing about a capture.
+/// The capture status of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// Work runs as it is queued.
     None,
-    /// Work is being recorded into a graph; the number is the capture's own.
+    /// Work is recorded into a graph by the capture with this number.
     Active(u64),
 }
 
-/// The hardware, or its stand-in: what the shared pool needs, and in the traits named, what resources need.
+/// The driver: the calls that pools need, and by its supertraits those that resources need.
 pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + Debug {
     /// `"cuda"` or `"host"`.
     fn name(&self) -> &'static str;
 
-    /// Names the memory behind the driver: two drivers with the same number hand out the same devices' memory.
+    /// Identifies the memory behind the driver: two drivers with the same number use the same devices.
     fn memory(&self) -> usize;
 
-    /// How many devices there are.
+    /// The number of devices.
     fn device_count(&self) -> u32;
 
-    /// How much time has passed since the driver was opened. Never goes back. The host driver's time is what its calls are
-    /// priced at and what a program [lets pass](Driver::pass), so that what depends on time is the same on every machine, busy or not.
+    /// The time since the driver was opened. Never goes back. On the host driver it is the sum of its calls' prices and
+    /// of the time that a program [lets pass](Driver::pass), so that results do not depend on the machine or its load.
     fn now(&self) -> Duration;
 
-    /// Lets time pass on a driver whose time is not the machine's: what the program would have taken between its calls. Nothing elsewhere.
+    /// Adds the time that a program would take between its calls to the host driver's time. Does nothing on CUDA.
     fn pass(&self, _time: Duration) {}
 
-    /// What `device` can do. pre: `device < device_count()`, here and below.
+    /// The features of `device`. pre: `device < device_count()`, here and below.
     fn capabilities(&self, device: DeviceId) -> Result<Capabilities>;
 
-    /// The device of the context that is current on this thread; `None` where there is none, as on the host driver, which has
-    /// no contexts.
+    /// The device of the thread's current context; `None` without one, as on the host driver, which has no contexts.
     fn current_device(&self) -> Option<DeviceId>;
 
-    /// The device of a stream, whichever `device` is; `None` for a default stream, which every device has, and where the
-    /// driver does not say. pre: `stream` is alive.
+    /// The device of a stream, which may differ from `device`; `None` for a default stream, which every device has, and
+    /// if the driver does not report it. pre: `stream` is alive.
     fn stream_device(&self, device: DeviceId, stream: StreamHandle) -> Option<DeviceId>;
 
-    /// 16 bytes that name the same device in every process, whatever its ordinal there.
+    /// The UUID of the device, which is the same in every process.
     fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]>;
 
     /// Free and total memory of `device`.
@@ -133,17 +132,17 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     // ---- virtual memory ------------------------------------------------------------------------------
 
     /// Reserves `bytes` of addresses with nothing behind them. pre: a multiple of the granularity.
-    /// post: the range is ours until [`Driver::unreserve`], aligned to the granularity.
+    /// post: the range stays reserved until [`Driver::unreserve`], and is aligned to the granularity.
     fn reserve(&self, device: DeviceId, bytes: u64) -> Result<Address>;
 
-    /// Gives a whole reservation back. pre: nothing is mapped in it.
+    /// Frees a whole reservation. pre: nothing is mapped in it.
     fn unreserve(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
 
     /// Creates physical memory. pre: `bytes` is a multiple of the granularity.
     /// errors: [`ErrorKind::OutOfMemory`] when the device has no more.
     fn create(&self, device: DeviceId, bytes: u64) -> Result<Physical>;
 
-    /// Drops the creator's hold on physical memory; what is still mapped stays until it is unmapped.
+    /// Releases the handle of physical memory; memory that is still mapped lives until it is unmapped.
     fn release(&self, device: DeviceId, physical: Physical) -> Result<()>;
 
     /// Maps the whole of `physical` at `at`. pre: `at..at+bytes` is reserved and unmapped, `bytes` is
@@ -151,7 +150,7 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// post: not accessible before [`Driver::grant`].
     fn map(&self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()>;
 
-    /// Lets `device` read and write `at..at+bytes`. pre: the range is whole mappings, without a gap.
+    /// Grants `device` read and write access to `at..at+bytes`. pre: the range is whole mappings, without a gap.
     fn grant(&self, device: DeviceId, at: Address, bytes: u64) -> Result<()>;
 
     /// Unmaps `at..at+bytes`. pre: whole mappings, no gap, and no queued work uses the range.
@@ -167,7 +166,7 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
 
     // ---- streams and events --------------------------------------------------------------------------
 
-    /// A new stream that does not synchronise with the legacy default stream.
+    /// A new stream that does not synchronize with the legacy default stream.
     fn stream_create(&self, device: DeviceId) -> Result<StreamHandle>;
 
     /// Destroys a stream made by [`Driver::stream_create`]. Its queued work still runs.
@@ -176,16 +175,17 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// Waits on the host until the stream's queued work is done.
     fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()>;
 
-    /// Whether the stream's queued work is done. Never waits. pre: `stream` is alive and not being captured, and if it is the legacy
-    /// stream, none that synchronises with it is.
+    /// Whether the stream's queued work is done. Never waits. pre: `stream` is alive and not being captured; for the
+    /// legacy stream, no stream that synchronizes with it is being captured.
     fn stream_idle(&self, device: DeviceId, stream: StreamHandle) -> Result<bool>;
 
-    /// A number that this stream alone has, for the life of the process. pre: `stream` is alive, not being captured, and
+    /// A number that no other stream has in the life of the process. pre: `stream` is alive, not being captured, and
     /// [`Capabilities::stream_identity`] holds.
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64>;
 
-    /// Whether the stream is being captured. pre: `stream` is alive. errors: [`ErrorKind::Capturing`] for the legacy stream, which
-    /// never is, while a stream that synchronises with it is: work of its own would then break that capture.
+    /// Whether the stream is being captured. pre: `stream` is alive. errors: [`ErrorKind::Capturing`] for the legacy
+    /// stream while a stream that synchronizes with it is being captured: work on the legacy stream would then break
+    /// that capture.
     fn stream_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture>;
 
     /// A new event without timing.
@@ -194,28 +194,28 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// Destroys an event.
     fn event_destroy(&self, device: DeviceId, event: Event) -> Result<()>;
 
-    /// Makes `event` stand for all work queued on `stream` so far. pre: `stream` is alive and not
-    /// being captured. A second record moves the event on.
+    /// Records `event` behind all work queued on `stream` so far. pre: `stream` is alive and not being captured. A
+    /// second record replaces the first.
     fn event_record(&self, device: DeviceId, event: Event, stream: StreamHandle) -> Result<()>;
 
-    /// Makes `event` stand for all work queued on every stream of `device` so far, also on streams that were
-    /// destroyed and whose work still runs. For memory whose last stream may be gone: no stream handle is
-    /// touched. errors: [`ErrorKind::Unsupported`] where the driver cannot (CUDA before 12.5);
-    /// [`ErrorKind::Capturing`] while a stream of the device is being captured, and then the rules above do
-    /// not hold: CUDA also invalidates the captures, so NVIDIA writes.
+    /// Records `event` behind all work queued on every stream of `device` so far, also on destroyed streams with
+    /// unfinished work. Uses no stream handle, so it works for memory whose last stream may be destroyed. errors:
+    /// [`ErrorKind::Unsupported`] if the driver lacks the call (CUDA before 12.5); [`ErrorKind::Capturing`] while a
+    /// stream of the device is being captured. That failure does change something: by NVIDIA's manual of
+    /// `cuCtxRecordEvent`, CUDA also invalidates the captures.
     fn event_record_all(&self, device: DeviceId, event: Event) -> Result<()>;
 
-    /// Whether the work that `event` stands for is done. Never waits. A never recorded event has passed.
+    /// Whether the work before `event` is done. Never waits. An event that was never recorded has passed.
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool>;
 
     /// Waits on the host for `event`.
     fn event_wait(&self, device: DeviceId, event: Event) -> Result<()>;
 
-    /// Makes work queued on `stream` from now on wait for `event`; the host goes on. pre: `stream` is alive.
+    /// Makes work queued on `stream` from now on wait for `event`, without a wait on the host. pre: `stream` is alive.
     fn stream_wait(&self, device: DeviceId, stream: StreamHandle, event: Event) -> Result<()>;
 
-    /// Waits on the host for everything on `device`. errors: [`ErrorKind::Capturing`] while a stream of
-    /// the device is being captured.
+    /// Waits on the host for all work of `device`. errors: [`ErrorKind::Capturing`] while a stream of the device is
+    /// being captured.
     fn synchronize(&self, device: DeviceId) -> Result<()>;
 
     // ---- data ----------------------------------------------------------------------------------------
@@ -226,8 +226,8 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
     /// Sets `bytes` bytes to `value` on `stream`.
     fn fill(&self, device: DeviceId, to: Address, value: u8, bytes: u64, stream: StreamHandle) -> Result<()>;
 
-    /// Repeats the low `width` bytes of `value` over `bytes` bytes on `stream`. pre: `width` is 1, 2 or 4; `to` and
-    /// `bytes` are multiples of it.
+    /// Fills `bytes` bytes with the low `width` bytes of `value`, repeated, on `stream`. pre: `width` is 1, 2 or 4;
+    /// `to` and `bytes` are multiples of it.
     fn fill_pattern(
         &self,
         device: DeviceId,
@@ -238,18 +238,18 @@ pub trait Driver: VirtualMemory + Pools + HostMemory + Sharing + Send + Sync + D
         stream: StreamHandle,
     ) -> Result<()>;
 
-    // ---- giving back ---------------------------------------------------------------------------------
+    // ---- trimming ------------------------------------------------------------------------------------
 
-    /// Asks the driver's own pools of `device` to let go of what they hold idle.
+    /// Trims the driver's own pools of `device` to the memory in use.
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()>;
 
-    /// What the calls cost so far, where the driver keeps a ledger (the host driver does).
+    /// The calls made so far and their prices; `None` on CUDA.
     fn ledger(&self) -> Option<Ledger> {
         None
     }
 }
 
-/// Calls made and what they would have cost on the GPU they are priced from.
+/// The driver calls made, and the time that they would have taken on the GPU that the prices were measured on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
     /// Driver calls made.

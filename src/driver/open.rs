@@ -1,4 +1,4 @@
-//! Choosing and opening a driver. The choice is the user's: there is no silent way from one to the other.
+//! Choosing and opening a driver. The user chooses; the library never falls back from one driver to the other.
 
 use std::sync::{Arc, Weak};
 
@@ -18,12 +18,12 @@ const VARIABLE: &str = "FOREBAY_DRIVER";
 pub enum Choice {
     /// NVIDIA GPUs through libcuda.
     Cuda,
-    /// The stand-in on RAM.
+    /// The host driver, on RAM.
     Host,
 }
 
 impl Choice {
-    /// What `FOREBAY_DRIVER` says: `cuda` or `host`; unset means `cuda`.
+    /// The value of `FOREBAY_DRIVER`, `cuda` or `host`; `cuda` if it is not set.
     pub fn from_environment() -> Result<Self> {
         match std::env::var_os(VARIABLE) {
             None => Ok(Self::Cuda),
@@ -31,7 +31,7 @@ impl Choice {
         }
     }
 
-    /// The driver of that name.
+    /// The driver with this name.
     pub fn parse(name: &str) -> Result<Self> {
         match name {
             "cuda" => Ok(Self::Cuda),
@@ -45,12 +45,13 @@ impl Choice {
     }
 }
 
-/// Opens the chosen driver. The host driver takes its size from the environment, see [`HostOptions::from_environment`], when the
-/// first asks for it; while anybody has it, it is the same for all: what they share on a GPU, memory and streams, they share here.
+/// Opens the chosen driver. The host driver takes its size from the environment when it is first opened, see
+/// [`HostOptions::from_environment`]. While a reference to it lives, all callers share it, with its memory and streams,
+/// as they share a GPU.
 ///
-/// errors: [`ErrorKind::NoDriver`] when CUDA cannot be used here, with what is missing.
+/// errors: [`ErrorKind::NoDriver`] if CUDA cannot be used here; the text says what is missing.
 pub fn open(choice: Choice) -> Result<Arc<dyn Driver>> {
-    // First of all: from here on there are locks that a child would find held, and state of the driver's that does not work there.
+    // First: from here on a forked child could find locks held, and the driver's state does not work in it.
     watch_fork();
     match choice {
         Choice::Cuda => Ok(Arc::new(CudaDriver::open()?)),
@@ -61,7 +62,7 @@ pub fn open(choice: Choice) -> Result<Arc<dyn Driver>> {
 fn host() -> Result<Arc<HostDriver>> {
     static OPEN: Mutex<Weak<HostDriver>> = Mutex::new(Weak::new());
     let fresh = || Ok(Arc::new(HostDriver::new(HostOptions::from_environment()?)?));
-    // In a child of a fork the lock may be held for ever, and the devices are the parent's.
+    // In a child of `fork` the lock may stay held, and the devices are the parent's.
     if is_forked() {
         return fresh();
     }

@@ -1,24 +1,24 @@
-//! Where memory lies, and who may touch it.
+//! The location of memory, and the access to it.
 
 use std::fmt;
 
 use crate::units::DeviceId;
 
-/// Where physical memory lies.
+/// The location of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Memory of a device.
+    /// Device memory.
     Device(DeviceId),
-    /// Memory of the host, wherever the system puts it.
+    /// Host memory; the system chooses the NUMA node.
     Host,
-    /// Memory of the host on this NUMA node.
+    /// Host memory on this NUMA node.
     HostNuma(u32),
-    /// Memory of the host on the node that the calling thread runs on.
+    /// Host memory on the NUMA node that the calling thread runs on.
     HostNumaCurrent,
 }
 
 impl Place {
-    /// Whether the memory is the host's.
+    /// Whether it is host memory.
     #[must_use]
     pub const fn is_host(self) -> bool {
         !matches!(self, Self::Device(_))
@@ -36,14 +36,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// What somebody may do with memory.
+/// The access that a place has to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read.
+    /// Reads only.
     Read,
-    /// Read and write.
+    /// Reads and writes.
     ReadWrite,
 }

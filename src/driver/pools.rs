@@ -7,21 +7,21 @@ use super::place::{Access, Place};
 use super::sharing::Blob;
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// A pool of the driver: a `CUmemoryPool`.
+/// A driver pool: a `CUmemoryPool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolHandle(pub u64);
 
-/// What kind of pool.
+/// The properties of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolOptions {
-    /// Where its memory lies; for managed memory, where it lies by preference.
+    /// The location of its memory; for managed memory, the preferred location.
     pub place: Option<Place>,
-    /// Managed memory, which moves between host and devices; else pinned where it is.
+    /// Managed memory, which migrates between host and devices; otherwise pinned at its location.
     pub managed: bool,
-    /// Whether it can be shared as a file descriptor. Not managed memory, nor [`Place::Host`]: there a NUMA node must
-    /// be named.
+    /// Whether it can be shared as a file descriptor. Not possible for managed memory and for [`Place::Host`], which
+    /// needs a NUMA node instead.
     pub share: bool,
-    /// Most bytes it holds; 0 for the driver's own limit, as managed pools must have.
+    /// The most bytes that it may hold; 0: the driver's limit. Managed pools take 0 only.
     pub max_size: u64,
 }
 
@@ -29,48 +29,50 @@ pub struct PoolOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum PoolAttribute {
-    /// Memory freed on one stream may go to another that waited for an event behind the free. 0 or 1.
+    /// Memory freed on one stream may be reused on another stream that waited for an event recorded after the free. 0
+    /// or 1.
     ReuseFollowEventDependencies = 1,
-    /// Memory whose free has completed may go to any stream. 0 or 1.
+    /// Memory whose free has completed may be reused on any stream. 0 or 1.
     ReuseAllowOpportunistic = 2,
-    /// The driver may make a stream wait to reuse memory. 0 or 1.
+    /// The driver may insert a wait into a stream to reuse memory. 0 or 1.
     ReuseAllowInternalDependencies = 3,
-    /// Bytes to keep from the system when a stream, event or context is synchronised.
+    /// Bytes of idle memory that the pool keeps when a stream, event or context is synchronized.
     ReleaseThreshold = 4,
     /// Bytes of physical memory held. Read only.
     ReservedCurrent = 5,
-    /// Their highest value; may be set to 0, which makes the present value the highest.
+    /// The peak of the attribute before. Setting 0 resets it to the present value.
     ReservedHigh = 6,
     /// Bytes in use. Read only.
     UsedCurrent = 7,
-    /// Their highest value; may be set to 0, which makes the present value the highest.
+    /// The peak of the attribute before. Setting 0 resets it to the present value.
     UsedHigh = 8,
 }
 
 /// Stream-ordered pools. `device` names the context in which a call is made.
 ///
-/// errors, everywhere: [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported) where the driver has no such pools.
+/// errors, everywhere: [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported) if the driver has no such pools.
 pub trait Pools {
-    /// The pool that the driver made for this place. Not to be destroyed. `place` is `None` for managed memory
-    /// without a preference.
+    /// The driver's default pool for this place, which must not be destroyed. `place` is `None` for managed memory
+    /// without a preferred location.
     fn pool_default(&self, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle>;
 
-    /// The pool that is current for this place: the default one, unless the program set another.
+    /// The current pool for this place: the default pool, unless the program set another.
     fn pool_current(&self, device: DeviceId, place: Option<Place>, managed: bool) -> Result<PoolHandle>;
 
-    /// A new pool. Its memory can at first be reached from its place only; pinned host memory also from the host.
+    /// A new pool. At first only its place has access to its memory; to pinned host memory the host, too.
     fn pool_create(&self, device: DeviceId, options: &PoolOptions) -> Result<PoolHandle>;
 
-    /// Ends a pool that was created or imported here. Memory of it that is still in use stays until it is freed.
+    /// Destroys a pool that was created or imported here. Memory in use stays valid until it is freed.
     fn pool_destroy(&self, device: DeviceId, pool: PoolHandle) -> Result<()>;
 
-    /// Where the memory of a pool that is not managed lies; `None` where the driver does not say (CUDA before 13.1).
+    /// The location of a pool that is not managed; `None` if the driver does not report it (CUDA before 13.1).
     fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>>;
 
     /// Reads an attribute.
     fn pool_attribute(&self, device: DeviceId, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64>;
 
-    /// Writes an attribute. errors: [`ErrorKind::Invalid`](super::ErrorKind::Invalid) for what cannot be written.
+    /// Writes an attribute. errors: [`ErrorKind::Invalid`](super::ErrorKind::Invalid) for a read-only attribute or a
+    /// value out of range.
     fn pool_set_attribute(
         &self,
         device: DeviceId,
@@ -79,10 +81,10 @@ pub trait Pools {
         value: u64,
     ) -> Result<()>;
 
-    /// What `place` may do with the pool's memory.
+    /// The access of `place` to the pool's memory.
     fn pool_access(&self, device: DeviceId, pool: PoolHandle, place: Place) -> Result<Access>;
 
-    /// Says what `place` may do with the pool's memory, live blocks included.
+    /// Sets the access of `place` to the pool's memory, live blocks included.
     fn pool_set_access(&self, device: DeviceId, pool: PoolHandle, place: Place, access: Access) -> Result<()>;
 
     /// Gives idle memory back to the system until at most `keep` bytes are held.
@@ -91,20 +93,20 @@ pub trait Pools {
     /// Allocates in the order of `stream`. pre: `bytes` > 0.
     fn pool_allocate(&self, device: DeviceId, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<Address>;
 
-    /// Frees what [`Pools::pool_allocate`] or [`Pools::pool_import_pointer`] gave, in the order of `stream`.
+    /// Frees memory from [`Pools::pool_allocate`] or [`Pools::pool_import_pointer`] in the order of `stream`.
     fn pool_free(&self, device: DeviceId, at: Address, stream: StreamHandle) -> Result<()>;
 
-    /// A descriptor of a pool created with [`PoolOptions::share`]; close-on-exec.
+    /// A file descriptor of a pool created with [`PoolOptions::share`]; close-on-exec.
     fn pool_export_fd(&self, device: DeviceId, pool: PoolHandle) -> Result<OwnedFd>;
 
-    /// The pool behind another process's descriptor. Nothing can be allocated from it, and it has no attributes
-    /// but those that the driver gives imported pools.
+    /// Imports a pool by another process's file descriptor. It cannot allocate, and has only the attributes that the
+    /// driver gives imported pools.
     fn pool_import_fd(&self, device: DeviceId, fd: BorrowedFd<'_>) -> Result<PoolHandle>;
 
-    /// Names an allocation of a shared pool for another process.
+    /// The 64 bytes that name an allocation of a shared pool for another process.
     fn pool_export_pointer(&self, device: DeviceId, at: Address) -> Result<Blob>;
 
-    /// The allocation that another process named, of the pool that it shared. Free it with [`Pools::pool_free`].
-    /// The blob is not trusted: one that names nothing is an error.
+    /// Imports an allocation of the shared pool by these 64 bytes, which are untrusted: invalid ones are an error. Free
+    /// it with [`Pools::pool_free`].
     fn pool_import_pointer(&self, device: DeviceId, pool: PoolHandle, blob: &Blob) -> Result<Address>;
 }

@@ -1,4 +1,4 @@
-//! Virtual memory with all its options; the shared pool's own few calls are in [`Driver`](super::Driver).
+//! Virtual memory with all options; the calls that pools need are in [`Driver`](super::Driver).
 
 use super::error::Result;
 use super::place::{Access, Place};
@@ -8,24 +8,24 @@ use crate::units::{Address, DeviceId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Physical(pub u64);
 
-/// How physical memory can leave the process.
+/// The handle by which physical memory is exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Share {
-    /// Not at all.
+    /// Not exported.
     None,
-    /// As a POSIX file descriptor.
+    /// A POSIX file descriptor.
     #[default]
     Fd,
-    /// As a fabric handle.
+    /// A fabric handle.
     Fabric,
 }
 
-/// How physical memory is created.
+/// Options of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PhysicalOptions {
-    /// Where it lies.
+    /// Its location.
     pub place: Place,
-    /// How it can be exported. Not at all from [`Place::Host`]: there a NUMA node must be named.
+    /// The handle for exports. [`Place::Host`] cannot be exported; use a NUMA node instead.
     pub share: Share,
     /// Whether network cards can reach it.
     pub rdma: bool,
@@ -33,22 +33,22 @@ pub struct PhysicalOptions {
 
 /// Reservations, physical memory and access, with every option that CUDA has for them.
 ///
-/// `device` names the context in which a call is made; memory of the host has none of its own.
-/// errors, everywhere: [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported) for what the device or driver lacks.
+/// Calls are made in the context of `device`; host memory has none of its own. errors, everywhere:
+/// [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported) for features that the device or driver lacks.
 pub trait VirtualMemory {
-    /// The granularity of physical memory of this kind: the smallest there is, or the one that the driver
-    /// recommends for speed. A power of two.
+    /// The granularity of physical memory with these options: the minimum, or the one that the driver recommends for
+    /// speed. A power of two.
     fn granularity(&self, device: DeviceId, options: &PhysicalOptions, recommended: bool) -> Result<u64>;
 
-    /// Reserves addresses. pre: `bytes` is a multiple of the granularity; `alignment` is a power of two, or 0
-    /// for the granularity; `hint` is where to try first, or 0.
-    /// post: aligned; elsewhere than at `hint` where that is taken.
+    /// Reserves addresses. pre: `bytes` is a multiple of the granularity; `alignment` is a power of two, or 0 for the
+    /// granularity; `hint` is the address to try first, or 0.
+    /// post: aligned; at another address if `hint` is taken.
     fn reserve_at(&self, device: DeviceId, bytes: u64, alignment: u64, hint: Address) -> Result<Address>;
 
-    /// Creates physical memory. pre: `bytes` is a multiple of the granularity of this kind.
+    /// Creates physical memory. pre: `bytes` is a multiple of the granularity.
     fn create_with(&self, device: DeviceId, bytes: u64, options: &PhysicalOptions) -> Result<Physical>;
 
-    /// Says who may do what with `at..at+bytes`; whoever is not named keeps the access he had.
+    /// Sets the access of the named places to `at..at+bytes`; other places keep theirs.
     /// pre: whole mappings, no gap. A host place stands for the host's threads, a device for its kernels and copies.
     fn grant_access(&self, device: DeviceId, at: Address, bytes: u64, access: &[(Place, Access)]) -> Result<()>;
 

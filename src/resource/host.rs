@@ -1,4 +1,5 @@
-//! Memory without streams: page-locked host memory (`cuMemHostAlloc`) and managed memory (`cuMemAllocManaged`).
+//! Memory that is not stream-ordered: page-locked host memory (`cuMemHostAlloc`) and managed memory
+//! (`cuMemAllocManaged`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use crate::driver::{Access, Driver, HostFlags};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// What is allocated.
+/// The kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     /// Page-locked host memory.
@@ -20,26 +21,28 @@ pub enum HostKind {
     Managed,
 }
 
-/// Each allocation is the driver's own. An allocation is usable at once; giving one back waits for its stream, and the
-/// driver waits for the whole device: none of it belongs on a hot path.
+/// A resource that makes a driver call for each allocation. Memory is usable at once. Freeing waits on the host for its
+/// stream, and the driver waits for the whole device, so neither belongs on a hot path.
 #[derive(Debug)]
 pub struct HostResource {
     driver: Arc<dyn Driver>,
     device: DeviceId,
-    plain: HostKind,
+    kind: HostKind,
     closed: AtomicBool,
     pointers: Pointers,
 }
 
 impl HostResource {
-    /// errors: [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory.
-    /// Without a device, in the current one's context.
-    pub fn new(driver: Arc<dyn Driver>, device: Option<i32>, plain: HostKind) -> Result<Self> {
+    /// A resource whose calls are made in the context of `device`, or of the current device.
+    ///
+    /// # Errors
+    /// [`Error::BadDevice`], [`Error::Unsupported`] if the device has no managed memory.
+    pub fn new(driver: Arc<dyn Driver>, device: Option<i32>, kind: HostKind) -> Result<Self> {
         let device = device_or_current(driver.as_ref(), device)?;
-        if plain == HostKind::Managed && !driver.capabilities(device)?.managed {
+        if kind == HostKind::Managed && !driver.capabilities(device)?.managed {
             return Err(Error::Unsupported(format!("device {device} has no managed memory").into()));
         }
-        Ok(Self { driver, device, plain, closed: AtomicBool::new(false), pointers: Pointers::default() })
+        Ok(Self { driver, device, kind, closed: AtomicBool::new(false), pointers: Pointers::default() })
     }
 }
 
@@ -51,7 +54,7 @@ impl MemoryResource for HostResource {
             is_closed: self.closed.load(Ordering::Acquire),
             ..Info::new(Kind::Host)
         };
-        match self.plain {
+        match self.kind {
             HostKind::Host(flags) => Info { is_device_accessible: flags.mapped, ..info },
             HostKind::Managed => Info { kind: Kind::Managed, is_managed: true, ..info },
         }
@@ -72,12 +75,12 @@ impl MemoryResource for HostResource {
     fn allocate(&self, bytes: u64, _stream: StreamHandle) -> Result<Address> {
         check_bytes(bytes)?;
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed("the resource was closed: nothing can be allocated from it".into()));
+            return Err(Error::Closed("the resource is closed: it no longer allocates".into()));
         }
         if bytes == 0 {
             return Ok(Address(0));
         }
-        let at = match self.plain {
+        let at = match self.kind {
             HostKind::Host(flags) => self.driver.host_allocate(self.device, bytes, flags),
             HostKind::Managed => self.driver.managed_allocate(self.device, bytes),
         };
@@ -89,7 +92,7 @@ impl MemoryResource for HostResource {
             return Ok(());
         }
         self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.device, stream), stream)?;
-        match self.plain {
+        match self.kind {
             HostKind::Host(_) => self.driver.host_free(self.device, at)?,
             HostKind::Managed => self.driver.free(self.device, at)?,
         }
@@ -103,7 +106,7 @@ impl MemoryResource for HostResource {
 
     fn peer_access(&self, peer: DeviceId) -> Result<Access> {
         check_device(self.driver.as_ref(), peer.0 as i32)?;
-        let shared = match self.plain {
+        let shared = match self.kind {
             HostKind::Host(flags) => flags.mapped && (flags.portable || peer == self.device),
             HostKind::Managed => true,
         };
@@ -114,6 +117,6 @@ impl MemoryResource for HostResource {
         if self.peer_access(peer)? == access {
             return Ok(());
         }
-        Err(Error::Unsupported("who may use page-locked or managed memory is settled when it is allocated".into()))
+        Err(Error::Unsupported("access to page-locked or managed memory is fixed when it is allocated".into()))
     }
 }

@@ -1,4 +1,5 @@
-//! What every memory resource offers, whatever is behind it: NVIDIA's model (`cuda.core.MemoryResource`).
+//! The trait of every memory resource, after cuda.core's `MemoryResource`:
+//! <https://nvidia.github.io/cuda-python/cuda-core/latest/>.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -11,7 +12,7 @@ use crate::driver::{Access, Driver, ErrorKind, Place, PoolAttribute};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// What kind of resource.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The driver's stream-ordered pool of a device.
@@ -28,16 +29,16 @@ pub enum Kind {
     Pool,
 }
 
-/// What can be asked of a resource at any time.
+/// Properties of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Its kind.
     pub kind: Kind,
-    /// The device that its memory belongs to; `None` for memory of the host.
+    /// The device of its memory; `None` for host memory.
     pub device_id: Option<DeviceId>,
-    /// The NUMA node that its memory lies on; `None` where the system chooses, and for memory of devices.
+    /// The NUMA node of its memory; `None` if the system chooses it, and for device memory.
     pub numa_id: Option<u32>,
-    /// Whether closing the resource ends the pool behind it.
+    /// Whether closing the resource ends its pool.
     pub is_handle_owned: bool,
     /// Whether kernels can use its memory.
     pub is_device_accessible: bool,
@@ -47,20 +48,20 @@ pub struct Info {
     pub is_managed: bool,
     /// Whether its memory can be shared with other processes.
     pub is_ipc_enabled: bool,
-    /// Whether it is another process's pool: it then refuses to allocate.
+    /// Whether it is a mapped pool of another process, which cannot allocate.
     pub is_mapped: bool,
     /// Whether it was closed.
     pub is_closed: bool,
-    /// Its name among processes, where it is shared.
+    /// The uuid that names a shared pool in all processes.
     pub uuid: Option<Uuid>,
     /// The `CUmemoryPool`, or 0.
     pub handle: u64,
-    /// Where managed memory lies by preference.
+    /// The preferred location of managed memory.
     pub preferred: Option<Place>,
 }
 
 impl Info {
-    /// Memory of a device, not shared.
+    /// The properties of device memory that is not shared.
     pub(super) const fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -80,10 +81,10 @@ impl Info {
     }
 }
 
-/// Who can use memory.
+/// The devices and processors that can use memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// The device that it belongs to; `None` for memory of the host.
+    /// The device of the memory; `None` for host memory.
     pub device: Option<DeviceId>,
     /// Whether kernels can use it.
     pub by_device: bool,
@@ -93,12 +94,12 @@ pub struct Reach {
     pub managed: bool,
 }
 
-/// A source of memory. Any thread may call anything.
+/// A memory resource. Any thread may call any method.
 pub trait MemoryResource: Any + Send + Sync + Debug {
-    /// What is known of it.
+    /// Its properties.
     fn info(&self) -> Info;
 
-    /// Who can use its memory, as [`MemoryResource::info`] says; asked for every buffer.
+    /// The part of [`MemoryResource::info`] that each new buffer needs, without its cost.
     fn reach(&self) -> Reach {
         let Info { device_id, is_device_accessible, is_host_accessible, is_managed, .. } = self.info();
         Reach { device: device_id, by_device: is_device_accessible, by_host: is_host_accessible, managed: is_managed }
@@ -107,30 +108,30 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
     /// The driver that its memory comes from.
     fn driver(&self) -> &Arc<dyn Driver>;
 
-    /// The device in whose context its calls are made, and which orders its streams.
+    /// The device in whose context its calls are made, and whose default streams it uses.
     fn context(&self) -> DeviceId;
 
-    /// Allocates `bytes`, usable by work queued on `stream` from now on. 0 bytes give the null address.
+    /// Allocates `bytes` bytes that work queued on `stream` from now on may use. 0 bytes give the null address.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::NotPermitted`] for another process's pool, [`Error::OutOfMemory`], the driver's.
     fn allocate(&self, bytes: u64, stream: StreamHandle) -> Result<Address>;
 
-    /// How many bytes an allocation of `bytes` really has: what its user may use.
+    /// The bytes that the user of an allocation of `bytes` bytes may use: its rounded size.
     fn usable(&self, bytes: u64) -> u64 {
         bytes
     }
 
-    /// Takes memory back in the order of `stream`. The null address is fine.
+    /// Frees memory in the order of `stream`. The null address does nothing.
     ///
     /// # Errors
-    /// [`Error::BadFree`] where that can be told, the driver's. The memory is then still live.
+    /// [`Error::BadFree`] if the resource knows its live memory, the driver's. The memory is then still live.
     fn deallocate(&self, at: Address, bytes: u64, stream: StreamHandle) -> Result<()>;
 
-    /// What it gave as bare pointers.
+    /// The live allocations that it gave as pointers.
     fn pointers(&self) -> &Pointers;
 
-    /// Allocates as [`MemoryResource::allocate`] does, for a caller who keeps the bare pointer.
+    /// [`MemoryResource::allocate`] for a caller that keeps the pointer, not a buffer.
     ///
     /// # Errors
     /// As [`MemoryResource::allocate`].
@@ -142,10 +143,11 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
         Ok(at)
     }
 
-    /// Takes such a pointer back in the order of `stream`; of the allocation's where none is named. The null address is fine.
+    /// Frees a pointer from [`MemoryResource::allocate_pointer`] in the order of `stream`; `None`: of the stream of the
+    /// allocation. The null address does nothing.
     ///
     /// # Errors
-    /// [`Error::BadFree`] for what was not given so, as the memory of a buffer, and what came back before; those of
+    /// [`Error::BadFree`] for other memory, such as that of a buffer, and for a pointer that was freed before; those of
     /// [`MemoryResource::deallocate`].
     fn deallocate_pointer(&self, at: Address, bytes: u64, stream: Option<StreamHandle>) -> Result<()> {
         if at.0 == 0 {
@@ -164,59 +166,60 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
         self.deallocate(at, bytes, stream.unwrap_or(own)).inspect_err(|_| self.pointers().add(at, own))
     }
 
-    /// Allocates if that takes no wait, and no more of the driver than whether a registered stream is captured: never more than a short turn with a lock under which nobody waits
-    /// for the GPU or calls back. `None` changed nothing, and [`MemoryResource::allocate`] may well succeed.
+    /// Allocates without waiting: takes only locks that are held briefly, and makes no driver call but queries of the
+    /// stream. `None` means that nothing changed; [`MemoryResource::allocate`] may still succeed.
     fn try_allocate(&self, _bytes: u64, _stream: StreamHandle) -> Option<Address> {
         None
     }
 
-    /// Takes memory back under the same condition. `false` changed nothing.
+    /// Frees memory under the same conditions. `false` means that nothing changed.
     fn try_deallocate(&self, _at: Address, _stream: StreamHandle) -> bool {
         false
     }
 
-    /// Takes memory back behind everything that the device has now, whoever queued it. Names no stream, so none has to be
-    /// alive. The null address is fine.
+    /// Frees memory after all work that the device has now, on any stream. Names no stream, so none needs to be alive.
+    /// The null address does nothing.
     ///
     /// # Errors
     /// As [`MemoryResource::deallocate`]; [`Error::Capturing`] while a stream of the device is being captured.
     fn deallocate_after_all(&self, at: Address, bytes: u64) -> Result<()> {
-        hold_back(self.driver().as_ref(), self.context(), StreamHandle::LEGACY)?;
+        wait_for_device(self.driver().as_ref(), self.context(), StreamHandle::LEGACY)?;
         self.deallocate(at, bytes, StreamHandle::LEGACY)
     }
 
-    /// Ends it: nothing can be allocated any more; what is live can still be given back. Twice is harmless.
+    /// Closes the resource: it no longer allocates; live memory can still be freed. A second call does nothing.
     ///
     /// # Errors
     /// The driver's.
     fn close(&self) -> Result<()>;
 
-    /// An attribute of the pool behind it.
+    /// An attribute of the resource's pool.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no pool.
+    /// [`Error::Unsupported`] for a resource without a pool.
     fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
         Err(no_pool(self.info().kind, attribute))
     }
 
-    /// Changes an attribute.
+    /// Sets an attribute of the resource's pool.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no pool, [`Error::Invalid`] for what cannot be written.
+    /// [`Error::Unsupported`] for a resource without a pool, [`Error::Invalid`] for a read-only attribute or a value
+    /// out of range.
     fn set_attribute(&self, attribute: PoolAttribute, _value: u64) -> Result<()> {
         Err(no_pool(self.info().kind, attribute))
     }
 
-    /// What `peer` may do with its memory.
+    /// The access of device `peer` to its memory.
     ///
     /// # Errors
     /// [`Error::BadDevice`], the driver's.
     fn peer_access(&self, peer: DeviceId) -> Result<Access>;
 
-    /// Says what `peer` may do with its memory, what is live included.
+    /// Sets the access of device `peer` to its memory, live memory included.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where that cannot be changed.
+    /// [`Error::Unsupported`] if the access cannot be changed.
     fn set_peer_access(&self, peer: DeviceId, access: Access) -> Result<()>;
 
     /// Gives idle memory back to the system until at most `keep` bytes are held.
@@ -229,13 +232,13 @@ pub trait MemoryResource: Any + Send + Sync + Debug {
 }
 
 impl dyn MemoryResource {
-    /// The resource as one of type `T`, where it is that: for what one kind alone can do.
+    /// The resource as a `T`, if it is one.
     #[must_use]
     pub fn downcast_ref<T: MemoryResource>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// The same, to keep.
+    /// The resource as a counted `T`, if it is one.
     #[must_use]
     pub fn downcast<T: MemoryResource>(self: Arc<Self>) -> Option<Arc<T>> {
         (self as Arc<dyn Any + Send + Sync>).downcast().ok()
@@ -246,8 +249,8 @@ fn no_pool(kind: Kind, attribute: PoolAttribute) -> Error {
     Error::Unsupported(format!("a {kind:?} resource has no pool, and so no attribute {attribute:?}").into())
 }
 
-/// Orders a stream behind everything that its device has now.
-pub(super) fn hold_back(driver: &dyn Driver, device: DeviceId, stream: StreamHandle) -> Result<()> {
+/// Orders a stream after all work that the device has now.
+pub(super) fn wait_for_device(driver: &dyn Driver, device: DeviceId, stream: StreamHandle) -> Result<()> {
     let event = driver.event_create(device)?;
     let held = driver.event_record_all(device, event).and_then(|()| driver.stream_wait(device, stream, event)).or_else(
         |error| match error.kind {
@@ -255,15 +258,15 @@ pub(super) fn hold_back(driver: &dyn Driver, device: DeviceId, stream: StreamHan
             _ => Err(error),
         },
     );
-    // Nobody comes back for it, so it gets a second chance.
+    // Nothing retries this later, so it is tried twice.
     let destroy = || driver.event_destroy(device, event);
     if let Err(error) = destroy().or_else(|_| destroy()) {
-        tracing::warn!(%device, %error, "an event stays behind");
+        tracing::warn!(%device, %error, "an event could not be destroyed and leaks");
     }
     Ok(held?)
 }
 
-/// The device of that ordinal.
+/// The device with this ordinal.
 pub(super) fn check_device(driver: &dyn Driver, ordinal: i32) -> Result<DeviceId> {
     let count = driver.device_count();
     match u32::try_from(ordinal) {
@@ -272,8 +275,8 @@ pub(super) fn check_device(driver: &dyn Driver, ordinal: i32) -> Result<DeviceId
     }
 }
 
-/// The device of that ordinal; without one the current device, which is the first where no context is current, as for
-/// CUDA's runtime.
+/// The device with this ordinal. `None`: the current device, or device 0 if no context is current, as in CUDA's
+/// runtime.
 ///
 /// # Errors
 /// [`Error::BadDevice`].
@@ -284,7 +287,8 @@ pub fn device_or_current(driver: &dyn Driver, ordinal: Option<i32>) -> Result<De
     }
 }
 
-/// In whose context a call about a stream is made: the stream's own device's. A default stream is `device`'s.
+/// The device in whose context calls on `stream` are made: the stream's own device. A default stream belongs to
+/// `device`.
 pub fn device_of_stream(driver: &dyn Driver, device: DeviceId, stream: StreamHandle) -> DeviceId {
     match driver.device_count() {
         1 => device,
@@ -292,11 +296,12 @@ pub fn device_of_stream(driver: &dyn Driver, device: DeviceId, stream: StreamHan
     }
 }
 
-/// Refuses sizes that no memory has.
+/// Refuses sizes above `i64::MAX`, which are negative numbers of the caller.
 pub(super) fn check_bytes(bytes: u64) -> Result<()> {
     if bytes > i64::MAX as u64 {
         return Err(Error::invalid(format_args!(
-            "{bytes} bytes asked for: no size is that large; a negative number reads as one"
+            "{bytes} bytes asked for; at most {} are possible (is the size negative?)",
+            i64::MAX
         )));
     }
     Ok(())

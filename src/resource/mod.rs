@@ -1,14 +1,14 @@
-//! What a caller can ask for.
+//! Memory resources, buffers, and sharing between processes.
 //!
 //! ```text
-//!   memory_resource  what every source of memory offers; the sources:
+//!   memory_resource  the trait of every memory resource; implemented by:
 //!     pool_resource    Forebay's own pool of each device, and of pinned host memory
 //!     driver_pool      the driver's stream-ordered pools: device, pinned, managed
 //!     virtual_memory   buffers that grow
 //!     host             page-locked and managed memory without streams
-//!   stream_tracking  any of them, for callers that free on whatever stream is current
-//!   buffer           a piece of memory from any of them, or from elsewhere
-//!   ipc              how memory reaches another process of the same user: descriptors, the exchange, imports
+//!   stream_tracking  adaptor for callers that free on another stream than the one of the allocation
+//!   buffer           one allocation of a resource, or memory of another owner
+//!   ipc              sharing with other processes of the same user: descriptors, the exchange, imports
 //! ```
 
 pub mod buffer;

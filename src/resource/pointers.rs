@@ -1,4 +1,4 @@
-//! Memory that a resource gave as a bare pointer, and not as a buffer.
+//! The live allocations that a resource gave as pointers, not as buffers.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use crate::units::{Address, StreamHandle};
 
-/// The live pointers of a resource, each with the stream of its allocation. What is not here is not a caller's to give back:
-/// it is a buffer's, or nobody's. So buffers, which are made far more often, need no book of their own.
+/// The live pointers of a resource, each with the stream of its allocation. A caller may free only these by pointer.
+/// Buffers, which are far more frequent, need no entry.
 #[derive(Debug, Default)]
 pub struct Pointers(Mutex<HashMap<Address, StreamHandle>>);
 
@@ -16,7 +16,8 @@ impl Pointers {
         self.0.lock().insert(at, stream);
     }
 
-    /// Takes a pointer out: of two who give it back one gets it. Its stream; `None` for one that is not here.
+    /// Removes a pointer and returns its stream; `None` for an unknown one. Of two threads that free the same pointer
+    /// one gets it.
     pub(super) fn take(&self, at: Address) -> Option<StreamHandle> {
         self.0.lock().remove(&at)
     }

@@ -1,4 +1,4 @@
-//! Forebay's own pool as a memory resource: the shared one, a pool of its own, or a pinned one.
+//! A Forebay pool as a memory resource: the shared pool, another pool, or a pinned pool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,25 @@ use crate::error::{Error, Result};
 use crate::pool::{Location, Options, Pool};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// One device's part of a [`Pool`]. Buffers of a pinned pool are ready for the host at once: nothing that is queued
-/// anywhere uses their memory.
+/// One device's part of a [`Pool`]. Buffers of a pinned pool are ready for the host at once: no queued work uses their
+/// memory.
 #[derive(Debug)]
 pub struct PoolResource {
     pool: Arc<Pool>,
     device: DeviceId,
-    /// [`Kind::Pool`], or [`Kind::Pinned`] where it stands in for a pool of the driver.
+    /// [`Kind::Pool`], or [`Kind::Pinned`] in place of a driver pool.
     kind: Kind,
     owned: bool,
     ipc: bool,
     reach: Reach,
     closed: AtomicBool,
-    /// The framework that its allocations are charged to.
+    /// The framework that statistics count its allocations for.
     tag: u8,
     pointers: Pointers,
 }
 
 impl PoolResource {
-    /// A pool that others hold too. pre: `tag` is a framework's.
+    /// A resource on `pool`, which it does not own. pre: `tag` is a framework's.
     ///
     /// # Errors
     /// [`Error::BadDevice`], the driver's.
@@ -40,7 +40,7 @@ impl PoolResource {
         Ok(Self { pool, device, kind: Kind::Pool, owned: false, ipc: true, reach, closed, tag, pointers })
     }
 
-    /// A pinned pool that stands in for the driver's.
+    /// A new pinned pool, in place of a driver pool.
     ///
     /// # Errors
     /// [`Error::BadDevice`], [`Error::Unsupported`] for a NUMA node that cannot be chosen.
@@ -57,12 +57,12 @@ impl PoolResource {
         Ok(Self { kind: Kind::Pinned, owned: true, ipc, ..Self::new(pool, device, 0)? })
     }
 
-    /// The same as one that others hold too: closing it has no effect.
+    /// The resource without ownership: closing it has no effect on the pool.
     pub(super) fn not_owned(self) -> Self {
         Self { owned: false, ..self }
     }
 
-    /// The pool behind it.
+    /// Its pool.
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
@@ -72,7 +72,8 @@ impl PoolResource {
         self.device.0 as i32
     }
 
-    /// The device of a stream that the pool cannot order by, since it is not of the pool's own: pinned memory is every device's.
+    /// The device of `stream`, if that is not the pool's device: pinned memory serves all devices, but a pool orders by
+    /// streams of its own device only.
     fn foreign(&self, stream: StreamHandle) -> Option<DeviceId> {
         let device = device_of_stream(self.driver().as_ref(), self.device, stream);
         Some(device).filter(|&device| device != self.device)
@@ -113,10 +114,10 @@ impl MemoryResource for PoolResource {
     #[inline]
     fn allocate(&self, bytes: u64, stream: StreamHandle) -> Result<Address> {
         if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::Closed("the resource was closed: nothing can be allocated from it".into()));
+            return Err(Error::Closed("the resource is closed: it no longer allocates".into()));
         }
         if self.pool.is_host() {
-            // It is ready for whoever comes, so the stream only says whose it is afterwards.
+            // The block is ready at once on any stream; the stream is only its owner afterwards.
             let stream = if self.foreign(stream).is_some() { StreamHandle::LEGACY } else { stream };
             return self.pool.malloc_ready(bytes, self.ordinal(), stream, self.tag);
         }
@@ -136,9 +137,9 @@ impl MemoryResource for PoolResource {
 
     #[inline]
     fn try_allocate(&self, bytes: u64, stream: StreamHandle) -> Option<Address> {
-        // Memory for the host needs proof that nothing queued uses it; a hit has none.
-        let is_plain = !self.closed.load(Ordering::Relaxed) && !self.pool.is_host();
-        is_plain.then(|| self.pool.try_malloc(bytes, self.ordinal(), stream, self.tag)).flatten()
+        // Host memory must not be in use by queued work; the fast path does not prove that.
+        let is_possible = !self.closed.load(Ordering::Relaxed) && !self.pool.is_host();
+        is_possible.then(|| self.pool.try_malloc(bytes, self.ordinal(), stream, self.tag)).flatten()
     }
 
     #[inline]
@@ -151,7 +152,7 @@ impl MemoryResource for PoolResource {
     }
 
     fn close(&self) -> Result<()> {
-        // The pool itself ends with its last holder: live blocks are given back to it until then.
+        // The pool itself ends with its last reference; live blocks can be freed until then.
         self.closed.store(self.owned, Ordering::Release);
         Ok(())
     }
@@ -159,11 +160,11 @@ impl MemoryResource for PoolResource {
     fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
         let stats = self.pool.stats(self.ordinal())?;
         Ok(match attribute {
-            // What events a program made its streams wait for is not followed.
+            // The pool does not track which events the program's streams wait for.
             PoolAttribute::ReuseFollowEventDependencies => 0,
             PoolAttribute::ReuseAllowOpportunistic => 1,
             PoolAttribute::ReuseAllowInternalDependencies => u64::from(!self.pool.options().grow_first),
-            // Nothing goes back to the system before it is asked for.
+            // Memory goes back to the system by trim only.
             PoolAttribute::ReleaseThreshold => u64::MAX,
             PoolAttribute::ReservedCurrent => stats.physical,
             PoolAttribute::ReservedHigh => stats.physical_peak,
@@ -178,10 +179,10 @@ impl MemoryResource for PoolResource {
             PoolAttribute::ReservedHigh if value == 0 => home.reset_physical_peak()?,
             PoolAttribute::UsedHigh if value == 0 => home.reset_live_peak(),
             PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => {
-                return Err(Error::invalid(format_args!("{attribute:?} can be set to 0 only, and not to {value}")));
+                return Err(Error::invalid(format_args!("{attribute:?} cannot be set to {value}: it takes 0 only")));
             }
             PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => {
-                return Err(Error::invalid(format_args!("{attribute:?} can only be read")));
+                return Err(Error::invalid(format_args!("{attribute:?} cannot be set: it is read-only")));
             }
             _ => {
                 return Err(Error::Unsupported(

@@ -1,4 +1,5 @@
-//! A resource for callers that free wherever they happen to be: memory goes back behind its own stream's work, too.
+//! An adaptor of a memory resource for callers that free on another stream than the one of the allocation, as CuPy
+//! does: the free is ordered after the work of both.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,42 +7,43 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::memory_resource::{MemoryResource, hold_back};
+use super::memory_resource::{MemoryResource, wait_for_device};
 use crate::driver::PoolAttribute;
 use crate::error::{Error, Result};
 use crate::pool::existing;
 use crate::units::{Address, StreamHandle};
 
-/// A block that was given out.
+/// A live block.
 #[derive(Debug)]
 struct Live {
     bytes: u64,
-    place: Place,
+    stream: StreamKey,
 }
 
-/// A stream among all that ever were, as far as the driver tells them apart.
+/// Identifies a stream. Without an identity from the driver, a later stream with the same handle is taken for the same
+/// one.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct StreamKey {
     handle: StreamHandle,
     identity: Option<u64>,
 }
 
-/// Memory of a resource with the stream of each block, and with a limit.
+/// A resource with the stream of each live block, and with a limit.
 #[derive(Debug)]
 pub struct StreamTracking {
     resource: Arc<dyn MemoryResource>,
     identity: bool,
-    /// Most bytes in use; 0 for no limit.
+    /// The most bytes in use, in bytes; 0 for no limit.
     limit: AtomicU64,
-    /// With a limit, held from the look at what is in use until the block is taken.
+    /// Held from the check of the limit until the block is allocated.
     live: Mutex<HashMap<Address, Live>>,
 }
 
-/// Those that live. One for each resource: its limit counts whoever uses the resource, and holds for them all.
+/// The living adaptors, one for each resource, so that all users of a resource share its limit.
 static KNOWN: Mutex<Vec<Weak<StreamTracking>>> = Mutex::new(Vec::new());
 
 impl StreamTracking {
-    /// The one on `resource`, which is made if there is none.
+    /// The adaptor of `resource`. Creates it if there is none.
     ///
     /// # Errors
     /// The driver's.
@@ -59,23 +61,23 @@ impl StreamTracking {
         Ok(made)
     }
 
-    fn place(&self, stream: StreamHandle) -> Place {
+    fn key(&self, stream: StreamHandle) -> StreamKey {
         let handle = stream.canonical();
-        // A stream that is being captured has none to tell; it lives at least as long as the capture.
-        let ask = || self.resource.driver().stream_identity(self.resource.context(), handle).ok();
-        // No other stream ever gets the handle of the legacy default stream.
-        Place { handle, identity: if self.identity && !handle.is_legacy() { ask() } else { None } }
+        // The driver gives no identity of a stream that is being captured; it lives at least as long as the capture.
+        let identity = || self.resource.driver().stream_identity(self.resource.context(), handle).ok();
+        // No other stream gets the handle of the legacy default stream.
+        StreamKey { handle, identity: if self.identity && !handle.is_legacy() { identity() } else { None } }
     }
 
-    /// Allocates `bytes` on `device`, usable by work queued on `stream` from now on. 0 bytes give the null address. Before
-    /// it fails for want of memory, others are asked to give back.
+    /// Allocates `bytes` bytes on `device` that work queued on `stream` from now on may use. 0 bytes give the null
+    /// address. Before it fails for lack of memory, the shared pool gives memory back and calls its pressure callbacks.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], also beyond the limit; [`Error::Invalid`] for another device; the resource's.
     pub fn malloc(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address> {
         let home = self.resource.context();
         if u32::try_from(device) != Ok(home.0) {
-            return Err(Error::invalid(format_args!("device is {device}; this pool gives memory of device {home}")));
+            return Err(Error::invalid(format_args!("device is {device}; this pool allocates on device {home}")));
         }
         match self.take(bytes, stream) {
             Err(Error::OutOfMemory(report)) => match existing() {
@@ -90,11 +92,11 @@ impl StreamTracking {
         if bytes == 0 {
             return Ok(Address(0));
         }
-        let place = self.place(stream);
+        let key = self.key(stream);
         let mut live = self.live.lock();
         self.check_limit(bytes)?;
         let at = self.resource.allocate(bytes, stream)?;
-        live.insert(at, Live { bytes, place });
+        live.insert(at, Live { bytes, stream: key });
         Ok(at)
     }
 
@@ -110,32 +112,33 @@ impl StreamTracking {
         let device = self.resource.context();
         Err(Error::OutOfMemory(
             format!(
-                "{bytes} bytes asked for on device {device}: {used} are in use, and the pool's limit is {limit}: free \
-                 arrays, or raise the limit"
+                "{bytes} bytes asked for on device {device}; {used} are in use and the pool's limit is {limit}: free arrays, \
+                 or raise the limit"
             )
             .into(),
         ))
     }
 
-    /// Takes a block back in the order of `stream`, which is alive. Where that is not the stream of the allocation, which may
-    /// be gone, `stream` waits for everything that the device has now.
+    /// Frees a block in the order of `stream`, which is alive. If that is not the stream of the allocation, which may
+    /// be destroyed, `stream` first waits for all work that the device has now.
     ///
     /// # Errors
-    /// [`Error::BadFree`] for an address that was not given out here; the resource's. The block is then still live.
+    /// [`Error::BadFree`] for an address that is not a live block of this adaptor; the resource's. The block is then
+    /// still live.
     pub fn free(&self, at: Address, stream: StreamHandle) -> Result<()> {
         if at.0 == 0 {
             return Ok(());
         }
         let Some(block) = self.live.lock().remove(&at) else {
             return Err(Error::BadFree(
-                format!("{at} is no live block of this pool: free it where it came from").into(),
+                format!("{at} is not a live block of this pool: free it to the pool that allocated it").into(),
             ));
         };
-        let done = if block.place == self.place(stream) {
+        let done = if block.stream == self.key(stream) {
             self.resource.deallocate(at, block.bytes, stream)
         } else {
-            // Its own stream may be gone, and this one is the caller's: whoever waits for it has the memory.
-            hold_back(self.resource.driver().as_ref(), self.resource.context(), stream)
+            // The stream of the allocation may be destroyed, so the caller's stream waits for the device.
+            wait_for_device(self.resource.driver().as_ref(), self.resource.context(), stream)
                 .and_then(|()| self.resource.deallocate(at, block.bytes, stream))
         };
         if done.is_err() {
@@ -144,32 +147,33 @@ impl StreamTracking {
         done
     }
 
-    /// The bytes that were asked for with the live block there.
+    /// The requested bytes of the live block at `at`.
     #[must_use]
     pub fn size_of(&self, at: Address) -> Option<u64> {
         self.live.lock().get(&at).map(|block| block.bytes)
     }
 
-    /// Sets the most bytes in use, by whomever, with which this allocates; 0 for no limit.
+    /// Sets the limit in bytes; 0 for no limit. An allocation fails if it would raise the bytes in use of the
+    /// resource's pool, by all its users, above it.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// That limit.
+    /// The limit in bytes; 0 for none.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Bytes in use of the pool behind the resource.
+    /// Bytes in use of the resource's pool.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no pool, the driver's.
+    /// [`Error::Unsupported`] for a resource without a pool, the driver's.
     pub fn used(&self) -> Result<u64> {
         self.resource.attribute(PoolAttribute::UsedCurrent)
     }
 
-    /// Bytes that it holds.
+    /// Bytes that the resource's pool holds.
     ///
     /// # Errors
     /// As [`StreamTracking::used`].

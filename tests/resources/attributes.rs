@@ -33,7 +33,7 @@ fn usage_is_followed(resource: &Resource) {
     assert_eq!(read(Attribute::ReservedMemHigh), read(Attribute::ReservedMemCurrent));
     for attribute in READ_ONLY {
         for value in [0, 1] {
-            refused(resource.set_attribute(attribute, value), Status::InvalidArgument, &["only be read"]);
+            refused(resource.set_attribute(attribute, value), Status::InvalidArgument, &["read-only"]);
         }
     }
 }

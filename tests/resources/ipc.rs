@@ -74,7 +74,7 @@ fn a_mapped_pool_is_registered_once_under_its_key() {
     assert_eq!(first.register(&uuid).unwrap().info().handle, handle);
     assert_eq!(map(Some(&uuid)).unwrap().info().handle, handle);
     assert_eq!(Resource::from_registry(&uuid).unwrap().info().handle, handle);
-    refused(first.register(&[9; 16]), Status::InvalidArgument, &["known as"]);
+    refused(first.register(&[9; 16]), Status::InvalidArgument, &["uuid is"]);
     let kind = Resource::from_fd(Kind::Pinned as u32, fd.as_raw_fd(), Some(&uuid));
     refused(kind, Status::InvalidArgument, &["uuid"]);
     if !on_cuda() {

@@ -1,6 +1,6 @@
-//! Just enough of the C++ ABI (Itanium, libstdc++) to throw what PyTorch expects and to call its stream filter.
+//! The part of the C++ ABI (Itanium, libstdc++) that throws the exceptions PyTorch expects and calls its stream filter.
 //!
-//! Nothing is linked: each symbol is looked up among the libraries that the process has loaded already.
+//! Nothing is linked: each symbol is looked up in the libraries that the process has already loaded.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -10,13 +10,13 @@ use libloading::os::unix::{Library, RTLD_LAZY};
 use super::guard::Fault;
 use crate::units::StreamHandle;
 
-/// glibc's RTLD_NOLOAD: only what is loaded already.
+/// glibc's RTLD_NOLOAD: opens a library only if it is already loaded.
 const RTLD_NOLOAD: c_int = 4;
 
-/// More than `c10::Error` takes in any version seen (96 to 120 bytes); the rest stays unused.
-const ERROR_ROOM: usize = 1024;
+/// Bytes allocated for a `c10::Error`, which took 96 to 120 in the versions of PyTorch checked.
+const ERROR_BYTES: usize = 1024;
 
-/// A thrown object, ready but for the throw: plain pointers, nothing to drop.
+/// An exception object, constructed and not thrown yet. Plain pointers, so that unwinding drops nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Exception {
     object: *mut c_void,
@@ -25,7 +25,8 @@ pub(crate) struct Exception {
     throw: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void) -> !,
 }
 
-/// `std::string` as libstdc++ lays it out; short texts would live in `local`, ours are long ones.
+/// `std::string` in libstdc++'s layout. Texts of up to 15 bytes would lie inside the object; `copy_of` makes longer
+/// ones only.
 #[repr(C)]
 struct StdString {
     data: *mut c_char,
@@ -53,7 +54,7 @@ impl Runtime {
         Some(Self { library })
     }
 
-    /// libstdc++, or what the program itself exports where it was linked into that.
+    /// libstdc++, or the program itself if libstdc++ is linked into it.
     fn cxx() -> Self {
         Self::loaded("libstdc++.so.6").unwrap_or_else(|| Self { library: Library::this() })
     }
@@ -74,7 +75,7 @@ pub(crate) fn prepare(fault: Fault) -> Option<Exception> {
     out_of_memory.or_else(|| runtime_error(&cxx, &text))
 }
 
-/// Throws, unless there is nothing to throw. Frames above that hold nothing to drop may be unwound.
+/// Throws the exception, if there is one. The unwound frames must hold nothing to drop.
 pub(crate) fn throw(exception: Option<Exception>) {
     if let Some(Exception { object, type_info, destroy, throw }) = exception {
         // SAFETY: the object was allocated and constructed for this type.
@@ -113,7 +114,7 @@ fn out_of_memory(cxx: &Runtime, text: &str) -> Option<Exception> {
     let c10 = Runtime::loaded("libc10.so")?;
     let cuda = Runtime::loaded("libc10_cuda.so");
     let (allocate, throw) = thrower(cxx)?;
-    // SAFETY: the types are those that the mangled names say, and of vtables and type_info objects.
+    // SAFETY: the types are those of the mangled names, of vtables and of type_info objects.
     unsafe {
         let construct: unsafe extern "C" fn(*mut c_void, SourceLocation, *mut StdString) = c10.get(CONSTRUCTOR)?;
         let find = |name: &str| cuda.as_ref().and_then(|cuda| cuda.get::<*mut c_void>(name)).or_else(|| c10.get(name));
@@ -123,11 +124,11 @@ fn out_of_memory(cxx: &Runtime, text: &str) -> Option<Exception> {
         let delete: unsafe extern "C" fn(*mut c_void) = cxx.get("_ZdlPv\0")?;
         let mut message = StdString::copy_of(text, new);
         let data = message.data;
-        let object = allocate(ERROR_ROOM);
+        let object = allocate(ERROR_BYTES);
         let location =
             SourceLocation { function: c"forebay_torch_malloc".as_ptr(), file: c"libforebay.so".as_ptr(), line: 0 };
         construct(object, location, &raw mut message);
-        // The constructor may have moved the text out: then the string holds its own short buffer.
+        // If the constructor moved the text out, the string points to its own short buffer instead.
         if message.data == data {
             delete(data.cast());
         }
@@ -142,11 +143,11 @@ impl StdString {
     /// # Safety
     /// `new` is `operator new`.
     unsafe fn copy_of(text: &str, new: Allocate) -> Self {
-        // At least 16: shorter texts would have to live inside the string.
+        // At least 16: libstdc++ keeps shorter texts inside the string.
         let capacity = text.len().max(16);
         // SAFETY: capacity + 1 bytes for the text and its NUL.
         let data: *mut c_char = unsafe { new(capacity + 1) }.cast();
-        // SAFETY: the room was just allocated and does not overlap.
+        // SAFETY: the memory was just allocated and does not overlap the text.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), data.cast(), text.len());
             data.add(text.len()).write(0);
@@ -166,14 +167,14 @@ struct StdFunction {
     invoker: Option<Invoker>,
 }
 
-/// A copy of PyTorch's stream filter.
+/// A copy of PyTorch's stream filter, which selects the streams that allocate from a private pool.
 pub(crate) struct StreamFilter {
     function: Option<StdFunction>,
 }
 
 // SAFETY: PyTorch calls its own copies from any thread that allocates.
 unsafe impl Send for StreamFilter {}
-// SAFETY: calling a const std::function from several threads is what PyTorch does with it.
+// SAFETY: PyTorch, too, calls the same const std::function from several threads.
 unsafe impl Sync for StreamFilter {}
 
 impl StreamFilter {

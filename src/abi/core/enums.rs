@@ -1,13 +1,13 @@
-//! The numbered choices that options and calls take. Numbers never change their meaning.
+//! The enums that options and calls take, as `u32`. A number never changes its meaning.
 
 use super::guard::Fault;
 use crate::error::Error;
 
-/// Declares nothing itself: each enum is written out, since cbindgen does not see macro-made ones; this reads them.
+/// Implements `read` for an enum. The enums themselves are written out, since cbindgen does not see what macros make.
 macro_rules! read {
     ($name:ident, $what:literal, $($variant:ident),*) => {
         impl $name {
-            /// The choice of that number.
+            /// The variant with that number, or an error that gives the range.
             pub(crate) fn read(number: u32) -> Result<Self, Fault> {
                 match number {
                     $(n if n == Self::$variant as u32 => Ok(Self::$variant),)*
@@ -23,7 +23,7 @@ fn unknown(what: &str, number: u32, known: &[u32]) -> Fault {
     Error::invalid(format_args!("{number} is no {what}; there are {first} to {last}")).into()
 }
 
-/// What kind of memory resource.
+/// The kind of a memory resource.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayResourceKind {
@@ -41,28 +41,28 @@ pub enum ForebayResourceKind {
     Pool = 5,
 }
 
-/// Which pool of the driver a resource stands for.
+/// The driver pool that a resource uses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayPoolSource {
-    /// A new one, which the resource owns.
+    /// A new pool, which the resource owns.
     New = 0,
-    /// The one that is current.
+    /// The current pool (cuDeviceGetMemPool, cuMemGetMemPool).
     Current = 1,
-    /// The driver's default one.
+    /// The driver's default pool (cuDeviceGetDefaultMemPool, cuMemGetDefaultMemPool).
     Default = 2,
     /// The CUmemoryPool in the options.
     Handle = 3,
 }
 read!(ForebayPoolSource, "source of a pool", New, Current, Default, Handle);
 
-/// Where memory lies.
+/// The location of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayLocation {
     /// On a device.
     Device = 0,
-    /// On the host, wherever the system puts it.
+    /// On the host; the system chooses the NUMA node.
     Host = 1,
     /// On a NUMA node of the host.
     HostNuma = 2,
@@ -73,15 +73,15 @@ pub enum ForebayLocation {
 }
 read!(ForebayLocation, "location", Device, Host, HostNuma, HostNumaCurrent, None);
 
-/// How memory can leave the process.
+/// The handle by which memory is shared with other processes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayHandleType {
-    /// Not at all.
+    /// No handle: the memory is not shared.
     None = 0,
-    /// As a POSIX file descriptor.
+    /// A POSIX file descriptor.
     PosixFd = 1,
-    /// Whatever the platform has; not on Linux.
+    /// The platform's generic handle; not on Linux.
     Generic = 2,
     /// A Windows handle; not on Linux.
     Win32 = 3,
@@ -92,60 +92,61 @@ pub enum ForebayHandleType {
 }
 read!(ForebayHandleType, "handle type", None, PosixFd, Generic, Win32, Win32Kmt, Fabric);
 
-/// Which granularity sizes are rounded to.
+/// The driver's granularity, to which sizes are rounded up.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayGranularity {
-    /// The smallest that works.
+    /// CU_MEM_ALLOC_GRANULARITY_MINIMUM.
     Minimum = 0,
-    /// The one that the driver recommends for speed.
+    /// CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, which the driver recommends for speed.
     Recommended = 1,
 }
 read!(ForebayGranularity, "granularity", Minimum, Recommended);
 
-/// What somebody may do with memory.
+/// The access that a device has to memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayAccess {
-    /// Nothing.
+    /// No access.
     None = 0,
-    /// Read.
+    /// Reads only.
     Read = 1,
-    /// Read and write.
+    /// Reads and writes.
     ReadWrite = 2,
 }
 read!(ForebayAccess, "access", None, Read, ReadWrite);
 
-/// What virtual memory is made of.
+/// The type of the physical memory behind virtual addresses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayAllocationType {
-    /// Pinned where it is.
+    /// Pinned: it stays at its location.
     Pinned = 0,
-    /// Managed.
+    /// Managed: the driver migrates it between devices and host.
     Managed = 1,
 }
 read!(ForebayAllocationType, "allocation type", Pinned, Managed);
 
-/// An attribute of a pool; CUDA's CU_MEMPOOL_ATTR_* by their numbers.
+/// An attribute of a pool, with the numbers of CUDA's CU_MEMPOOL_ATTR_*.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayAttribute {
-    /// Memory freed on one stream may serve another that waited for an event behind the free. 0 or 1.
+    /// 1: memory freed on one stream may be reused on another stream that waited for an event recorded after the free.
+    /// 0 or 1.
     ReuseFollowEventDependencies = 1,
-    /// Memory whose free has completed may serve any stream. 0 or 1.
+    /// 1: memory whose free has completed may be reused on any stream. 0 or 1.
     ReuseAllowOpportunistic = 2,
-    /// The pool may make a stream wait in order to reuse memory. 0 or 1.
+    /// 1: the pool may insert a wait into a stream in order to reuse memory. 0 or 1.
     ReuseAllowInternalDependencies = 3,
-    /// Bytes to keep from the system.
+    /// Bytes of idle memory that the pool keeps; above that it gives memory back to the system at synchronization.
     ReleaseThreshold = 4,
-    /// Bytes of physical memory held. Read only.
+    /// Bytes of physical memory that the pool holds. Read only.
     ReservedMemCurrent = 5,
-    /// Their highest value. Writing 0 makes the present value the highest.
+    /// The peak of RESERVED_MEM_CURRENT, in bytes. Writing 0 resets it to the present value.
     ReservedMemHigh = 6,
-    /// Bytes in use. Read only.
+    /// Bytes in live allocations. Read only.
     UsedMemCurrent = 7,
-    /// Their highest value. Writing 0 makes the present value the highest.
+    /// The peak of USED_MEM_CURRENT, in bytes. Writing 0 resets it to the present value.
     UsedMemHigh = 8,
 }
 read!(
@@ -161,18 +162,18 @@ read!(
     UsedMemHigh
 );
 
-/// How a buffer's memory came into this process.
+/// The path by which a buffer's memory came into this process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayIpcPath {
-    /// It is this process's own.
+    /// Not imported: this process allocated it.
     None = 0,
-    /// Through a pool of the driver, shared as a file descriptor.
+    /// A buffer of a driver pool that is mapped here through a file descriptor.
     Pool = 1,
-    /// As physical memory, by file descriptors over a UNIX socket.
+    /// Physical memory, as file descriptors over a UNIX socket.
     Fd = 2,
-    /// As physical memory, by fabric handles.
+    /// Physical memory, as fabric handles.
     Fabric = 3,
-    /// By a cuIpc handle.
+    /// A legacy handle (cuIpcGetMemHandle).
     Legacy = 4,
 }

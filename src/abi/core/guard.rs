@@ -1,9 +1,8 @@
-//! The one place where panics stop, and where a child of `fork` is turned away. Everything exported runs inside one of
-//! these.
+//! The guard around every exported function: it catches panics, and returns an error in a child of `fork`.
 //!
-//! In such a child the driver does not work, locks that other threads of the parent held stay locked, and what the
-//! objects name is the parent's. So nothing below is called there, not even to end an object: its few bytes stay. What
-//! is served without a guard, the fast path, finds no stream there (`pool/cache/thread_cache.rs`).
+//! In a forked child the driver does not work, locks that other threads of the parent held stay locked, and all memory
+//! and handles are the parent's. So the guard calls nothing there, not even to destroy an object, whose few bytes leak.
+//! The fast path runs without a guard; in a child its thread cache finds no stream (`pool/cache/thread_cache.rs`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +12,14 @@ use crate::driver::{ErrorKind, process};
 use crate::error::Error;
 use crate::log;
 
-/// Why a call fails: a NULL where something is needed, or the layer below.
+/// The reason why a call fails.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The named argument is NULL.
+    /// A required argument, by its name, is NULL.
     Null(&'static str),
-    /// As the pool says.
+    /// An error of the layer below.
     Pool(Error),
-    /// The pool panicked.
+    /// A panic, with its text.
     Panic(String),
 }
 
@@ -58,39 +57,37 @@ impl Fault {
     }
 }
 
-/// Runs `work`, unless this is a child of `fork`; a panic becomes a fault. What went wrong is kept as the thread's last
-/// error.
+/// Runs `work`, unless this is a child of `fork`. A panic becomes a fault. Any fault becomes the thread's last error.
 #[inline]
 pub(crate) fn result<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     if process::is_forked() {
         return Err(forked());
     }
-    // State behind locks stays consistent: the pool's own locks do not poison, and a panic there is a bug
-    // that the caller is told of.
+    // The pool's locks do not poison. A panic under one is a bug; the caller gets it as FOREBAY_STATUS_PANIC.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => {
             if log::is_waiting() {
-                hand_over();
+                deliver_log();
             }
             Ok(value)
         }
-        Ok(Err(fault)) => Err(told(fault)),
-        Err(panic) => Err(told(panicked(&*panic))),
+        Ok(Err(fault)) => Err(keep_fault(fault)),
+        Err(panic) => Err(keep_fault(panicked(&*panic))),
     }
 }
 
-/// No lock of the library's is held any more: what calls back into it is called without one.
+/// Delivers queued log events. The thread holds no lock of the library here, so the program's callback may run.
 #[cold]
 #[inline(never)]
-fn hand_over() {
-    let _ = catch_unwind(log::hand_over);
+fn deliver_log() {
+    let _ = catch_unwind(log::deliver);
 }
 
-/// For functions that have no answer: `note` may put what went wrong into the log.
-pub(crate) fn unanswered(work: impl FnOnce() -> Result<(), Fault>, note: impl FnOnce(&str)) {
+/// For functions that return no status: `note` may log the error's text.
+pub(crate) fn without_status(work: impl FnOnce() -> Result<(), Fault>, note: impl FnOnce(&str)) {
     let _ = result(|| {
         work().inspect_err(|fault| {
-            // Python frees at the end of the process what CUDA has taken down already.
+            // At the end of a process Python frees memory after CUDA has shut down: not worth a warning.
             let is_over = matches!(fault, Fault::Pool(Error::Driver(error)) if error.kind == ErrorKind::Deinitialized);
             if !is_over {
                 note(&fault.text());
@@ -102,15 +99,15 @@ pub(crate) fn unanswered(work: impl FnOnce() -> Result<(), Fault>, note: impl Fn
 #[cold]
 #[inline(never)]
 fn forked() -> Fault {
-    told(Fault::Pool(Error::Forked))
+    keep_fault(Fault::Pool(Error::Forked))
 }
 
 #[cold]
 #[inline(never)]
-fn told(fault: Fault) -> Fault {
+fn keep_fault(fault: Fault) -> Fault {
     if log::is_waiting() && !process::is_forked() {
-        // First: what listens to the log may have calls that fail.
-        hand_over();
+        // Before `remember`: a failed call inside the log's callback would replace the text.
+        deliver_log();
     }
     remember(&fault.text());
     fault
@@ -126,7 +123,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Fault {
     fault
 }
 
-/// The same, for functions that answer with a status.
+/// [`result`] for functions that return a status.
 #[inline]
 pub(crate) fn status(work: impl FnOnce() -> Result<(), Fault>) -> ForebayStatus {
     match result(work) {

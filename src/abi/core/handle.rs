@@ -1,4 +1,4 @@
-//! Pointers from C: what they must be, checked as far as a pointer can be.
+//! Pointers that C passes, checked for NULL, and the objects behind them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::resource::buffer::Buffer;
 use crate::resource::memory_resource::MemoryResource;
 use crate::units::{Address, StreamHandle};
 
-/// A pool. Holds a reference to one memory pool per device of its driver; several objects may refer to the
-/// same pool, as all from `forebay_pool_shared` do.
+/// A reference to a pool, which has one part for each device of its driver. Several objects may refer to one pool, as
+/// all objects from `forebay_pool_shared` do.
 pub struct ForebayPool {
     pool: Arc<Pool>,
 }
@@ -35,7 +35,7 @@ impl ForebayPool {
         unsafe { object.as_ref() }.map(|object| &*object.pool).ok_or(Fault::Null("pool"))
     }
 
-    /// The pool, to keep.
+    /// A counted reference to the pool.
     ///
     /// # Safety
     /// `object` is NULL or came from [`ForebayPool::into_raw`] and is alive.
@@ -45,7 +45,7 @@ impl ForebayPool {
     }
 }
 
-/// A memory resource. Several objects may refer to one resource.
+/// A reference to a memory resource. Several objects may refer to one resource.
 pub struct ForebayResource {
     resource: Arc<dyn MemoryResource>,
 }
@@ -73,7 +73,7 @@ impl ForebayResource {
     }
 }
 
-/// A buffer.
+/// A buffer: memory, together with the way to free it.
 pub struct ForebayBuffer {
     buffer: Buffer,
 }

@@ -1,4 +1,4 @@
-//! The log, for programs that want it in their own.
+//! The log's callback.
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
@@ -11,33 +11,38 @@ use crate::error::Error;
 use crate::log;
 use crate::pool::Pool;
 
-/// How much of the log.
+/// A level of the log. Each level includes those above it in this list.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayLogLevel {
     /// Nothing.
     Off = 0,
-    /// What should never happen: bugs, and what could not be undone.
+    /// Bugs in this library, and steps that could not be undone.
     Error = 1,
-    /// What went wrong and is in no status: a bad free through a framework's hook, memory that stays behind.
+    /// Failures that no status reports: a bad free through a framework's hook, memory that could not be freed.
     Warn = 2,
-    /// What is worth knowing.
+    /// Rare events that are no failure.
     Info = 3,
-    /// What the pool does when it does more than a hit.
+    /// Steps of the slow path.
     Debug = 4,
 }
 
-/// Told one event: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid in this call. Called
-/// on a thread that is in a call of this library, before that returns, without any of the library's locks held; on
-/// several threads at once. Must not call this library, take a lock that is held around calls of it, or throw.
+/// Receives one event of the log: `level` is a FOREBAY_LOG_LEVEL_*, `message` is text without a line end, valid during
+/// the call only.
+///
+/// Called on a thread that is inside a call of this library, before that call returns, with none of the library's locks
+/// held; possibly on several threads at once. It must not call this library, must not take a lock that the program
+/// holds while it calls this library, and must not throw.
 pub type ForebayLogFn = Option<unsafe extern "C" fn(user: *mut c_void, level: u32, message: *const c_char)>;
 
-/// Has `callback` told every event up to `level` from now on, until another one is set; NULL ends it. When this returns
-/// the old callback is not called any more. What happens on the library's own threads is told by the next call of any
-/// other. The same callback with the same `user` again gets another level, at once. While there is a callback nothing
-/// is printed but what the variable FOREBAY_LOG asks for. Any thread, but not inside of the callback.
+/// Sets the callback that receives every event up to `level`, a FOREBAY_LOG_LEVEL_*, in place of the one before; NULL
+/// removes it. When this returns, the old callback is no longer called and its user data may be freed. Events of the
+/// library's own threads are delivered by the next call of any other thread. A call with the same `callback` and `user`
+/// changes the level, and takes effect at once. While a callback is set, stderr gets only the events up to the level of
+/// the variable FOREBAY_LOG, and none if that is not set. Any thread, but not from inside the callback.
 ///
-/// Returns FOREBAY_STATUS_BUSY inside of the callback, FOREBAY_STATUS_INVALID_ARGUMENT for another level.
+/// Returns FOREBAY_STATUS_BUSY from inside the callback, and where a Rust program has set its own subscriber of
+/// tracing; FOREBAY_STATUS_INVALID_ARGUMENT for an unknown level.
 ///
 /// # Safety
 /// `callback` may be called with `user` as said, on any thread.
@@ -53,9 +58,9 @@ pub unsafe extern "C" fn forebay_log_set_callback(
             .ok()
             .filter(|&level| u32::from(level) <= most)
             .ok_or_else(|| Error::invalid(format_args!("{level} is no forebay_log_level; there are 0 to {most}")))?;
-        // The caller promised that it may be passed from any thread.
+        // An integer, so that the closure is Send: the caller promised that any thread may pass it.
         let user = user.expose_provenance();
-        let listener = callback.map(|callback| -> (log::Who, log::Listener) {
+        let listener = callback.map(|callback| -> (log::ListenerId, log::Listener) {
             let call = move |level, text: &str| {
                 let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
                 let user = std::ptr::with_exposed_provenance_mut(user);
@@ -77,7 +82,7 @@ fn number(level: Level) -> ForebayLogLevel {
     }
 }
 
-/// The shared pool, for programs that come through the C ABI: they hear the log.
+/// The shared pool for callers of the C ABI, with the log started.
 pub(crate) fn shared() -> Result<&'static Arc<Pool>, Fault> {
     log::start()?;
     Ok(crate::pool::shared()?)

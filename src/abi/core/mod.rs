@@ -1,4 +1,4 @@
-//! What every part of the ABI needs: handles, statuses, enums, versioned structures, and the guard against panics.
+//! Shared by every part of the ABI: handles, statuses, enums, versioned structs, the log, and the guard against panics.
 
 pub(crate) mod cxx;
 pub mod enums;

@@ -6,46 +6,46 @@ use std::ffi::{CStr, CString, c_char};
 use crate::driver::ErrorKind;
 use crate::error::Error;
 
-/// What a call answers. Numbers never change their meaning; retired ones are not used again.
+/// The result of a call. A number never changes its meaning; retired numbers are not reused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayStatus {
-    /// Done.
+    /// Success.
     Ok = 0,
     /// A required object or output is NULL.
     NullPointer = 1,
     /// A size, number, option or struct version is out of range.
     InvalidArgument = 2,
-    /// No memory, after everything that could be given back was.
+    /// Out of memory, after the library gave back all memory that it could.
     OutOfMemory = 3,
     /// The pointer is not the start of a live block: foreign, inside a block, or freed before.
     BadFree = 4,
-    /// The driver or device lacks what was asked for.
+    /// The driver or device lacks the requested feature.
     Unsupported = 5,
     /// There is no usable driver or device.
     NoDriver = 6,
     /// The device number is out of range.
     BadDevice = 7,
-    /// The driver failed; the message has its name for it.
+    /// A driver call failed; the message names the call and the error.
     Driver = 8,
     /// Not possible on a stream that is being captured.
     Capturing = 9,
-    /// In a child of fork().
+    /// The process is a child of fork() whose parent used this library.
     Forked = 10,
-    /// An unknown callback, private pool or stream.
+    /// No such callback, private pool, stream, mapped pool or shared memory.
     NotFound = 11,
-    /// Too late: the thing is in use.
+    /// The object is in use, or was already used, so that it cannot be changed.
     Busy = 12,
     /// A bug in this library, caught before it reached the caller.
     Panic = 13,
     /// The resource or buffer is closed.
     Closed = 14,
-    /// Not allowed: memory of another user, a resource that is not made for sharing, or an allocation from one that
-    /// is mapped from another process.
+    /// Not permitted: memory of another user, sharing from a resource without IPC, or allocating from a pool that is
+    /// mapped from another process.
     NotPermitted = 15,
-    /// The other process is gone, or does not answer as it should.
+    /// The exporting process has ended, or its exchange service gave no valid answer.
     Peer = 16,
-    // Last added.
+    // New statuses go here.
 }
 
 impl From<&Error> for ForebayStatus {
@@ -78,15 +78,14 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// Keeps a text as this thread's last error.
+/// Stores a text as this thread's last error.
 pub(crate) fn remember(text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // While the thread is ending nobody can ask any more.
+    // Fails only while the thread ends, when the text can no longer be read.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// A short English text for a status; "unknown status" for any other number. Static; never NULL.
-/// Any thread.
+/// A short English text for a FOREBAY_STATUS_*; "unknown status" for any other number. Static; never NULL. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_status_text(status: u32) -> *const c_char {
     let text: &CStr = match status {
@@ -112,8 +111,8 @@ pub extern "C" fn forebay_status_text(status: u32) -> *const c_char {
     text.as_ptr()
 }
 
-/// What went wrong in this thread's last failing call, in full; "" if none failed yet. Never NULL.
-/// Valid until this thread's next failing call.
+/// The full text of the calling thread's last failed call; "" if none failed. Never NULL. Valid until the next failed
+/// call of this thread. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_last_error_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

@@ -1,4 +1,5 @@
-//! Structs that cross: each begins with its size and version, as its user was compiled, and ends in reserved words.
+//! Structs that cross the ABI. Each begins with its size and version as the caller was compiled, and ends in reserved
+//! words.
 
 use super::guard::Fault;
 use super::handle::output;
@@ -7,14 +8,14 @@ use crate::error::Error;
 /// A struct that begins with `size` and `version`.
 ///
 /// # Safety
-/// The first two fields are `u32`s, the size and the version.
+/// The first two fields are `u32`: the size and the version.
 pub(crate) unsafe trait Versioned: Sized {
-    /// The layout that this library knows.
+    /// The version of the layout that this library knows.
     const VERSION: u32;
-    /// Its name in C, and of the function that fills it.
-    const NAMES: (&'static str, &'static str);
+    /// The struct's name in C, and an advice how to fill it, for error texts.
+    const NAME_AND_ADVICE: (&'static str, &'static str);
 
-    /// Whether what is reserved is zero.
+    /// Whether the reserved words are zero.
     fn is_clean(&self) -> bool;
 }
 
@@ -23,7 +24,7 @@ fn check<T: Versioned>((size, version): (u32, u32)) -> Result<(), Fault> {
     if (size, version) == (expected, T::VERSION) {
         return Ok(());
     }
-    let (name, fill) = T::NAMES;
+    let (name, fill) = T::NAME_AND_ADVICE;
     Err(Error::invalid(format_args!(
         "{name} has size {size} and version {version}; this library takes size {expected} and version {}: {fill}",
         T::VERSION
@@ -31,7 +32,7 @@ fn check<T: Versioned>((size, version): (u32, u32)) -> Result<(), Fault> {
     .into())
 }
 
-/// The caller's options; `None` for NULL.
+/// The caller's options, checked; `None` for NULL.
 ///
 /// # Safety
 /// `options` is NULL or points to a readable struct of the size that it names.
@@ -46,11 +47,11 @@ pub(crate) unsafe fn options<'a, T: Versioned>(options: *const T) -> Result<Opti
     if options.is_clean() {
         return Ok(Some(options));
     }
-    let (name, fill) = T::NAMES;
+    let (name, fill) = T::NAME_AND_ADVICE;
     Err(Error::invalid(format_args!("reserved words of {name} are not zero: {fill}")).into())
 }
 
-/// Writes an answer into the caller's struct, whose size and version he has set.
+/// Writes a result into the caller's struct, after a check of the size and version that the caller has set in it.
 ///
 /// # Safety
 /// `out` is NULL or points to a struct of the size that it names, which may be written.
@@ -63,7 +64,7 @@ pub(crate) unsafe fn answer<T: Versioned>(out: *mut T, value: impl FnOnce() -> R
     Ok(())
 }
 
-/// 0 or 1, as C has truth.
+/// A C truth value: 0 or 1.
 pub(crate) fn flag(name: &str, value: u32) -> Result<bool, Fault> {
     match value {
         0 => Ok(false),

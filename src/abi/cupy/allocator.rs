@@ -1,9 +1,9 @@
-//! CuPy's hooks, for `cupy.cuda.memory.CFunctionAllocator`, on a pool of Forebay's. `cupy_pool` has those on other
+//! CuPy's hooks for `cupy.cuda.memory.CFunctionAllocator` on a Forebay pool. `pool.rs` has those on other memory
 //! resources.
 //!
-//! CuPy passes no stream; its current stream is had from a C function of CuPy's own, set once with
-//! `forebay_cupy_set_stream_getter`. It holds the GIL in every call and does not check for NULL, so a failed allocation
-//! leaves a Python exception behind, and the pointer -1.
+//! CuPy passes no stream: a C function of CuPy, set once with `forebay_cupy_set_stream_getter`, gives its current
+//! stream. CuPy holds the GIL in every call and does not check for NULL, so a failed allocation sets a Python exception
+//! and returns the pointer -1.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::abi::python::exception;
 use crate::pool::{FreeAfter, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
-/// Gives the stream that CuPy's calling thread uses on a device now.
+/// Returns CuPy's current stream of the calling thread on `device`, or -1 with a Python exception set.
 pub type ForebayStreamGetter = Option<extern "C" fn(device: c_int) -> isize>;
 
 /// The getter's address; 0 for none.
@@ -37,24 +37,25 @@ fn current_stream(device: c_int) -> Option<StreamHandle> {
     }
 }
 
-/// What CuPy's functions, compiled by Cython as `except? -1`, return to say: look for an exception. Ours too.
+/// The value by which functions that Cython compiled as `except? -1` report that an exception may be set, as those of
+/// CuPy are.
 const FAILED: isize = -1;
 
-/// Under which a free is in the log.
+/// The name of a free in the log.
 pub(crate) const HOOK: &str = "free of CuPy";
 
-/// What the hooks allocate from.
+/// The pool or resource that the hooks allocate from.
 pub(crate) trait Target {
-    /// Allocates in the order of `stream`. What goes wrong is the thread's last error already.
+    /// Allocates in the order of `stream`. An error is already stored as the thread's last error.
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault>;
 
-    /// Frees in the order of `stream`, and of the stream of the allocation. What goes wrong is in the log.
+    /// Frees in the order of `stream` and of the stream of the allocation. An error goes to the log.
     fn free(&self, at: Address, stream: StreamHandle);
 
-    /// Bytes given out and bytes held on `device`; zeros where that cannot be told.
-    fn figures(&self, device: i32) -> (u64, u64);
+    /// The live bytes and the bytes held on `device`; zeros if they are unknown.
+    fn live_and_held(&self, device: i32) -> (u64, u64);
 
-    /// The bytes of the live block that starts there; 0 where there is none.
+    /// The bytes of the live block that starts at `at`; 0 if none does.
     fn size(&self, at: Address) -> u64;
 }
 
@@ -64,7 +65,7 @@ impl Target for Pool {
         let tag = ForebayFramework::Cupy as u8;
         match self.malloc_fast(bytes, device, stream, tag) {
             Some(at) => Ok(at),
-            // CuPy captures graphs and tells no allocator.
+            // CuPy captures graphs without a call to its allocator, so the pool itself detects the capture.
             None => guard::result(|| Ok(self.malloc_also_captured(bytes, device, stream, tag)?)),
         }
     }
@@ -74,7 +75,7 @@ impl Target for Pool {
         release(self, at, stream, FreeAfter::BothStreams, HOOK);
     }
 
-    fn figures(&self, device: i32) -> (u64, u64) {
+    fn live_and_held(&self, device: i32) -> (u64, u64) {
         self.stats(device).map_or((0, 0), |stats| (stats.live, stats.physical))
     }
 
@@ -83,30 +84,31 @@ impl Target for Pool {
     }
 }
 
-/// One allocation. `find` gives the target, and is not called by one that fails before it.
+/// Allocates, with CuPy's memory hooks around it. `find` gives the target; an allocation that fails earlier does not
+/// call it.
 #[inline]
 pub(crate) fn malloc<'a, T: Target + 'a>(
     find: impl Fn() -> Result<&'a T, Fault>,
     size: usize,
     device: c_int,
 ) -> *mut c_void {
-    if !hooks::watching() {
-        return malloc_unseen(&find, size, device);
+    if !hooks::is_any() {
+        return malloc_without_hooks(&find, size, device);
     }
-    let held = || guard::result(|| Ok(find()?.figures(device).1)).unwrap_or(0);
+    let held = || guard::result(|| Ok(find()?.live_and_held(device).1)).unwrap_or(0);
     let failed = FAILED as *mut c_void;
-    let watched = hooks::malloc(size, device, held, || {
-        let at = malloc_unseen(&find, size, device);
+    let outcome = hooks::malloc(size, device, held, || {
+        let at = malloc_without_hooks(&find, size, device);
         (at != failed && !at.is_null()).then_some(at)
     });
-    match watched {
+    match outcome {
         Ok(at) => at,
         Err(None) => failed,
         Err(Some(at)) => {
-            // A hook raised: nobody will own the block. Freeing asks CuPy for its stream, and takes any exception for that
-            // question's.
+            // A hook raised, so CuPy does not get the block. The free calls CuPy's stream getter, which needs a state
+            // without an exception.
             let raised = exception::take();
-            free_unseen(&find, at, device);
+            free_without_hooks(&find, at, device);
             exception::put_back(raised);
             failed
         }
@@ -114,7 +116,7 @@ pub(crate) fn malloc<'a, T: Target + 'a>(
 }
 
 #[inline]
-fn malloc_unseen<'a, T: Target + 'a>(
+fn malloc_without_hooks<'a, T: Target + 'a>(
     find: &impl Fn() -> Result<&'a T, Fault>,
     size: usize,
     device: c_int,
@@ -124,7 +126,7 @@ fn malloc_unseen<'a, T: Target + 'a>(
     match find().and_then(|target| target.allocate(size as u64, device, stream)) {
         Ok(address) => pointer(address),
         Err(fault) => {
-            let live = guard::result(|| Ok(find()?.figures(device).0)).unwrap_or(0);
+            let live = guard::result(|| Ok(find()?.live_and_held(device).0)).unwrap_or(0);
             if exception::raise(&fault, size as u64, live) {
                 return failed;
             }
@@ -135,20 +137,20 @@ fn malloc_unseen<'a, T: Target + 'a>(
     }
 }
 
-/// One free, likewise. Never raises: CuPy frees in destructors, also while the interpreter ends.
+/// Frees, with CuPy's memory hooks around it. Never raises: CuPy frees in destructors, also while the interpreter ends.
 #[inline]
 pub(crate) fn free<'a, T: Target + 'a>(find: impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
-    if ptr.is_null() || !hooks::watching() {
-        return free_unseen(&find, ptr, device);
+    if ptr.is_null() || !hooks::is_any() {
+        return free_without_hooks(&find, ptr, device);
     }
     let size = guard::result(|| Ok(find()?.size(address(ptr)))).unwrap_or(0);
-    hooks::free(ptr, size, device, || free_unseen(&find, ptr, device));
+    hooks::free(ptr, size, device, || free_without_hooks(&find, ptr, device));
 }
 
 #[inline]
-fn free_unseen<'a, T: Target + 'a>(find: &impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
+fn free_without_hooks<'a, T: Target + 'a>(find: &impl Fn() -> Result<&'a T, Fault>, ptr: *mut c_void, device: c_int) {
     let stream = current_stream(device).unwrap_or_else(|| {
-        // Nobody looks for an exception after a free.
+        // CuPy does not check for an exception after a free.
         exception::clear();
         StreamHandle::LEGACY
     });
@@ -158,12 +160,12 @@ fn free_unseen<'a, T: Target + 'a>(find: &impl Fn() -> Result<&'a T, Fault>, ptr
     }
 }
 
-/// The pool that `param` names; `None` if that is the shared one and it is not made yet.
+/// The pool that `param` names; `None` if that is the shared pool and it does not exist yet.
 ///
 /// # Safety
 /// `param` is NULL or a pool object that outlives the returned reference.
 #[inline(always)]
-unsafe fn near<'a>(param: *mut c_void) -> Option<&'a Pool> {
+unsafe fn existing_pool<'a>(param: *mut c_void) -> Option<&'a Pool> {
     match param.is_null() {
         true => existing().map(|pool| &**pool),
         // SAFETY: as the caller promises.
@@ -171,55 +173,57 @@ unsafe fn near<'a>(param: *mut c_void) -> Option<&'a Pool> {
     }
 }
 
-/// The same; the shared pool is made where it is not there yet.
+/// The pool that `param` names. Creates the shared pool if it does not exist yet.
 ///
 /// # Safety
-/// As [`near`].
+/// As [`existing_pool`].
 #[inline(always)]
-unsafe fn named<'a>(param: *mut c_void) -> Result<&'a Pool, Fault> {
+unsafe fn pool<'a>(param: *mut c_void) -> Result<&'a Pool, Fault> {
     // SAFETY: as the caller promises.
-    match unsafe { near(param) } {
+    match unsafe { existing_pool(param) } {
         Some(pool) => Ok(pool),
         None => guard::result(|| Ok(&**shared()?)),
     }
 }
 
-/// Sets the function that gives CuPy's current stream on a device: the C function inside the capsule
-/// `cupy_backends.cuda.stream.__pyx_capi__["get_stream_ptr"]`. NULL, the state at the start: the legacy default
-/// stream. Any thread.
+/// Sets the function that returns CuPy's current stream on a device: the C function in the capsule
+/// `cupy_backends.cuda.stream.__pyx_capi__["get_stream_ptr"]`. NULL, the initial value: the legacy default stream. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_cupy_set_stream_getter(getter: ForebayStreamGetter) {
     GETTER.store(getter.map_or(0, |getter| getter as usize), Ordering::Release);
 }
 
-/// Allocates `size` bytes on `device` in the order of CuPy's current stream there. `param` is a forebay_pool; NULL: the
-/// shared pool.
+/// Allocates `size` bytes on `device` in the order of CuPy's current stream on it. `param` is a forebay_pool, NULL for
+/// the shared pool, and must live until everything allocated from it is freed. The caller holds the GIL. For
+/// cupy.cuda.memory.CFunctionAllocator:
+/// <https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.CFunctionAllocator.html>
 ///
-/// On failure a Python exception is pending: `cupy.cuda.memory.OutOfMemoryError` with the pool's report for want of
-/// memory (`MemoryError` where CuPy's own is not to be had), `RuntimeError` else. The pointer is then -1, the value
-/// after which CuPy's caller looks for an exception. In a program without Python a `std::runtime_error` is thrown; NULL
-/// where there is no C++ runtime either.
+/// On failure a Python exception is set, and the pointer is -1: `cupy.cuda.memory.OutOfMemoryError` with the pool's
+/// report for lack of memory (`MemoryError` if CuPy's class cannot be imported), `RuntimeError` otherwise. In a program
+/// without Python a `std::runtime_error` is thrown; without a C++ runtime the pointer is NULL.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL. `param` is NULL or a pool object that lives as long as what was allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
     // SAFETY: as the caller promises.
-    malloc(|| unsafe { named(param) }, size, device)
+    malloc(|| unsafe { pool(param) }, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream on `device`, and of the stream it was allocated on, since CuPy
-/// frees an array wherever its last reference goes. A pointer that is no live block's is refused and changes nothing.
-/// Never raises: CuPy frees in destructors, also while the interpreter ends.
+/// Frees a block in the order of CuPy's current stream on `device` and of the stream of its allocation, since CuPy
+/// frees an array where its last reference ends. `param` is that of the allocation. A pointer that is not the start of
+/// a live block goes to the log and changes nothing. The caller holds the GIL. Never raises: CuPy frees in destructors,
+/// also while the interpreter ends.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_free(param: *mut c_void, ptr: *mut c_void, device: c_int) {
     // SAFETY: as the caller promises.
-    if unsafe { near(param) }.is_none() {
+    if unsafe { existing_pool(param) }.is_none() {
         return;
     }
     // SAFETY: as the caller promises.
-    free(|| unsafe { named(param) }, ptr, device);
+    free(|| unsafe { pool(param) }, ptr, device);
 }

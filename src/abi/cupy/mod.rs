@@ -1,4 +1,4 @@
-//! CuPy's hooks.
+//! CuPy's hooks: functions for its C function allocator, its memory hooks, and pools on memory resources.
 
 pub mod allocator;
 pub mod hooks;

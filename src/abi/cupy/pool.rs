@@ -1,4 +1,4 @@
-//! CuPy's hooks on memory resources, as pools of the driver are: what `cupy.cuda.MemoryAsyncPool` does.
+//! CuPy's hooks on memory resources such as driver pools, in place of `cupy.cuda.MemoryAsyncPool`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::error::Error;
 use crate::resource::stream_tracking::StreamTracking;
 use crate::units::{Address, GRANULE, StreamHandle};
 
-/// What CuPy allocates from: a resource for each device, by the device's number, since one Python object serves every
-/// device.
+/// A pool for CuPy: one resource for each device, at the index of the device, since one Python object serves all
+/// devices.
 pub struct ForebayCupyPool {
     devices: Box<[Arc<StreamTracking>]>,
 }
 
 impl ForebayCupyPool {
-    /// The part of `device`.
+    /// The resource of `device`.
     ///
     /// # Safety
     /// `object` is NULL or came from `forebay_cupy_pool_create`, and outlives the returned reference.
     unsafe fn get<'a>(object: *const Self, device: c_int) -> Result<&'a StreamTracking, Fault> {
         // SAFETY: not NULL after the check, and alive as the caller promises.
         let Self { devices } = unsafe { object.as_ref() }.ok_or(Fault::Null("pool"))?;
-        let part = usize::try_from(device).ok().and_then(|device| devices.get(device));
-        part.map(Arc::as_ref).ok_or_else(|| {
+        let found = usize::try_from(device).ok().and_then(|device| devices.get(device));
+        found.map(Arc::as_ref).ok_or_else(|| {
             let count = devices.len();
             Error::invalid(format_args!("device is {device}; the pool has {count} devices, counted from 0")).into()
         })
@@ -35,19 +35,19 @@ impl ForebayCupyPool {
 
 impl Target for StreamTracking {
     fn allocate(&self, bytes: u64, device: i32, stream: StreamHandle) -> Result<Address, Fault> {
-        // As CuPy's own pool asks for it, so that both fill the driver's in the same way.
+        // CuPy's own pool rounds up the same way, so that both use a driver pool alike.
         let bytes = bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes);
         guard::result(|| Ok(self.malloc(bytes, device, stream)?))
     }
 
     fn free(&self, at: Address, stream: StreamHandle) {
-        guard::unanswered(
+        guard::without_status(
             || Ok(StreamTracking::free(self, at, stream)?),
             |why| tracing::warn!(hook = HOOK, address = %at, %stream, "{why}"),
         );
     }
 
-    fn figures(&self, _device: i32) -> (u64, u64) {
+    fn live_and_held(&self, _device: i32) -> (u64, u64) {
         (self.used().unwrap_or(0), self.held().unwrap_or(0))
     }
 
@@ -56,8 +56,9 @@ impl Target for StreamTracking {
     }
 }
 
-/// A pool for CuPy on a resource for each device: `resources[0]` is device 0's, and so on. It holds the resources. The
-/// caller owns the object and frees it with `forebay_cupy_pool_destroy`. Any thread.
+/// Creates a pool for CuPy from `count` resources, one for each device: `resources[0]` for device 0, and so on. The
+/// pool keeps the resources alive. The caller owns the object and frees it with `forebay_cupy_pool_destroy`. Any
+/// thread.
 ///
 /// # Safety
 /// `resources` is NULL or `count` resource objects, each NULL or alive; `out` is NULL or may be written.
@@ -83,10 +84,12 @@ pub unsafe extern "C" fn forebay_cupy_pool_create(
     })
 }
 
-/// Frees the object. Everything that was allocated from it is back by then. NULL is fine.
+/// Frees the object. Free everything that was allocated from it before. NULL does nothing. Any thread, but no other
+/// call may use the object.
 ///
 /// # Safety
-/// `pool` is NULL or came from `forebay_cupy_pool_create`, is not used after this call, and no other call on it is under way.
+/// `pool` is NULL or came from `forebay_cupy_pool_create`, is not used after this call, and no other call on it is
+/// under way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_cupy_pool_destroy(pool: *mut ForebayCupyPool) {
     let _ = guard::status(|| {
@@ -98,8 +101,9 @@ pub unsafe extern "C" fn forebay_cupy_pool_destroy(pool: *mut ForebayCupyPool) {
     });
 }
 
-/// Sets the most bytes that may be in use of the resource of `device`, whoever uses it, when a pool for CuPy allocates
-/// from it; 0, as at first: no limit. All pools for CuPy on that resource have one limit. Any thread.
+/// Sets the limit of the resource of `device` in bytes; 0, the initial value: no limit. An allocation of CuPy's fails
+/// if it would raise the bytes in use of that resource's pool, by all its users, above the limit. All pools for CuPy on
+/// one resource share its limit. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -116,7 +120,7 @@ pub unsafe extern "C" fn forebay_cupy_pool_set_limit(
     })
 }
 
-/// That limit; 0 for none. Any thread.
+/// Gives the limit of the resource of `device` in bytes; 0 for none. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
@@ -134,8 +138,9 @@ pub unsafe extern "C" fn forebay_cupy_pool_get_limit(
     })
 }
 
-/// Allocates `size` bytes, rounded up to 512, of the resource of `device` in the order of CuPy's current stream.
-/// `param` is a forebay_cupy_pool. Fails as `forebay_cupy_malloc` does.
+/// Allocates `size` bytes, rounded up to 512, from the resource of `device` in the order of CuPy's current stream.
+/// `param` is a forebay_cupy_pool, which must live until everything allocated from it is freed. The caller holds the
+/// GIL. Fails as `forebay_cupy_malloc` does.
 ///
 /// # Safety
 /// Called as CuPy does, holding the GIL. `param` is such an object that lives as long as what was allocated.
@@ -149,9 +154,9 @@ pub unsafe extern "C-unwind" fn forebay_cupy_pool_malloc(
     allocator::malloc(|| unsafe { ForebayCupyPool::get(param.cast(), device) }, size, device)
 }
 
-/// Frees a block in the order of CuPy's current stream, so that whoever waits for that stream has its memory. If that
-/// is not the stream it was allocated on, which may be gone, CuPy's current stream waits for everything the device has.
-/// A pointer that was not allocated on `device` by a pool for CuPy on the same resource is refused. Never raises.
+/// Frees a block in the order of CuPy's current stream. If the block was allocated on another stream, which may be
+/// destroyed by now, CuPy's current stream first waits for all work of the device. A pointer that no pool for CuPy on
+/// the same resource allocated goes to the log and changes nothing. The caller holds the GIL. Never raises.
 ///
 /// # Safety
 /// Called as CuPy does, with the `param` of the allocation.

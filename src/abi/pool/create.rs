@@ -1,4 +1,4 @@
-//! Making and ending pools.
+//! Creating and destroying pools.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -14,34 +14,38 @@ use crate::error::Error;
 use crate::log;
 use crate::pool::{Location, Options, Pool, configure};
 
-/// Layout of `forebay_pool_options`.
+/// Version of the layout of `forebay_pool_options`.
 pub const FOREBAY_POOL_OPTIONS_VERSION: u32 = 1;
 
-/// How a pool behaves. Fill with `forebay_pool_options_init`, then change what you want changed.
+/// Options of a pool. Fill them with `forebay_pool_options_init`, then change single fields. The variable at the end of
+/// a field's text sets its default.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayPoolOptions {
-    /// sizeof(forebay_pool_options), as the caller was compiled.
+    /// sizeof(forebay_pool_options) as the caller was compiled.
     pub size: u32,
     /// FOREBAY_POOL_OPTIONS_VERSION.
     pub version: u32,
-    /// "cuda", "host", or NULL: the variable FOREBAY_DRIVER, else cuda. Read during the call only.
+    /// "cuda", "host", or NULL for the value of FOREBAY_DRIVER, or "cuda" if that is not set. Read during the call
+    /// only; the caller owns the string.
     pub driver: *const c_char,
-    /// Most physical memory to hold per device, in bytes; 0: no limit but the device's. FOREBAY_LIMIT.
+    /// The most physical memory that the pool may hold on each device, in bytes; 0: the device's memory. FOREBAY_LIMIT.
     pub limit: u64,
-    /// The same as a share of the device's memory, above 0 and up to 1; 0: none. FOREBAY_FRACTION.
+    /// The same limit as a share of the device's memory, above 0 and up to 1; 0: none. The smaller limit applies.
+    /// FOREBAY_FRACTION.
     pub fraction: f64,
-    /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: follows the pool.
+    /// Largest chunk of physical memory in bytes, a power of two of 2 MiB or more; 0: chosen by the pool's size.
     /// FOREBAY_MAX_CHUNK.
     pub max_chunk: u64,
-    /// Where the memory lies: FOREBAY_LOCATION_DEVICE, or FOREBAY_LOCATION_HOST_NUMA for pinned memory of the host.
+    /// FOREBAY_LOCATION_DEVICE for memory of the devices, or FOREBAY_LOCATION_HOST_NUMA for pinned host memory.
     pub location: u32,
-    /// For pinned memory: the NUMA node; -1: the one nearest to each device, as far as the driver knows.
+    /// For pinned memory: the NUMA node; -1: the node nearest to each device, if the driver reports it.
     pub numa_id: i32,
-    /// 1: take new memory rather than make a stream wait for another stream's. FOREBAY_GROW_FIRST.
+    /// 1: the pool grows rather than make a stream wait for memory that another stream freed. 0 or 1.
+    /// FOREBAY_GROW_FIRST.
     pub grow_first: u32,
-    /// Memory that was not needed for so many milliseconds goes back to the driver, by a thread of the pool; 0: only
-    /// when asked for. FOREBAY_GIVE_BACK_MS.
+    /// Milliseconds after which a thread of the pool gives idle memory back to the driver; 0: no such thread.
+    /// FOREBAY_GIVE_BACK_MS.
     pub give_back_ms: u32,
     /// Zero.
     pub reserved: [u64; 7],
@@ -109,10 +113,10 @@ unsafe fn read(options: *const ForebayPoolOptions) -> Result<Options, Fault> {
     Ok(read)
 }
 
-/// Fills `options` with the defaults, changed by the FOREBAY_* variables. Any thread.
+/// Fills `options` with the defaults and the values of the FOREBAY_* variables. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if a variable cannot be read, or means nothing; `options` is then not
-/// written.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if the value of a variable is invalid, or if a FOREBAY_* variable is
+/// unknown; `options` is then not written.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -140,9 +144,11 @@ pub unsafe extern "C" fn forebay_pool_options_init(options: *mut ForebayPoolOpti
     })
 }
 
-/// Says how the shared pool is to be made, before its first use. NULL: from the environment, as without this call.
+/// Sets the options of the shared pool, before its first use. NULL: the defaults and the FOREBAY_* variables, as
+/// without this call.
 ///
-/// Returns FOREBAY_STATUS_BUSY once the shared pool exists. Any thread.
+/// Returns FOREBAY_STATUS_BUSY if the shared pool exists, FOREBAY_STATUS_INVALID_ARGUMENT for an option out of range.
+/// Any thread.
 ///
 /// # Safety
 /// `options` is NULL or points to options filled by `forebay_pool_options_init`.
@@ -155,11 +161,11 @@ pub unsafe extern "C" fn forebay_pool_configure_shared(options: *const ForebayPo
     })
 }
 
-/// The shared pool of the process, which the hooks of PyTorch and CuPy use. Made on first use; lives until the
-/// process ends. Every call gives a new object: the caller owns it and frees it with `forebay_pool_destroy`,
-/// which leaves the shared pool itself alone. Any thread.
+/// Gives the shared pool of the process, which the hooks of PyTorch and CuPy use. The first use creates it; it lives
+/// until the process ends. Each call gives a new object, which the caller owns and frees with `forebay_pool_destroy`;
+/// that does not affect the shared pool itself. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NO_DRIVER where there is no usable driver; the message says what is missing.
+/// Returns FOREBAY_STATUS_NO_DRIVER if there is no usable driver; the message says what is missing.
 ///
 /// # Safety
 /// `out` is NULL or may be written.
@@ -173,8 +179,12 @@ pub unsafe extern "C" fn forebay_pool_shared(out: *mut *mut ForebayPool) -> Fore
     })
 }
 
-/// Makes a pool of your own. Takes no memory before its first allocation. The caller owns the object and frees
-/// it with `forebay_pool_destroy`. NULL options: the defaults, changed by the FOREBAY_* variables. Any thread.
+/// Creates a pool separate from the shared one. It takes no memory before its first allocation. NULL options: the
+/// defaults and the values of the FOREBAY_* variables. The caller owns the object and frees it with
+/// `forebay_pool_destroy`. Any thread.
+///
+/// Returns FOREBAY_STATUS_NO_DRIVER if there is no usable driver, FOREBAY_STATUS_INVALID_ARGUMENT for an option or
+/// variable out of range.
 ///
 /// # Safety
 /// `options` is NULL or points to options filled by `forebay_pool_options_init`; `out` is NULL or may be written.
@@ -193,8 +203,9 @@ pub unsafe extern "C" fn forebay_pool_create(
     })
 }
 
-/// Frees the object. With the last object of a pool made by `forebay_pool_create` the pool ends: it waits for the
-/// device and gives everything back, blocks that are still live included. NULL is fine.
+/// Frees the object. When the last object of a pool from `forebay_pool_create` is freed, and no resource holds the
+/// pool, the pool ends: it waits on the host for the devices, then frees all its memory, live blocks included. NULL
+/// does nothing. Any thread, but no other call may use the object.
 ///
 /// # Safety
 /// `pool` is NULL or came from this library, is not used after this call, and no other call on it is under way.
@@ -209,7 +220,7 @@ pub unsafe extern "C" fn forebay_pool_destroy(pool: *mut ForebayPool) {
     });
 }
 
-/// "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
+/// The name of the pool's driver: "cuda" or "host"; NULL for a NULL pool. Static. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -223,7 +234,7 @@ pub unsafe extern "C" fn forebay_pool_driver_name(pool: *const ForebayPool) -> *
     name.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// How many devices the pool's driver has. Any thread.
+/// Gives the number of devices of the pool's driver. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
@@ -237,7 +248,8 @@ pub unsafe extern "C" fn forebay_pool_device_count(pool: *const ForebayPool, out
     })
 }
 
-/// Memory of a device as the driver sees it, in bytes: free to everybody, and all there is. Any thread.
+/// Gives the free and the total memory of `device` in bytes, as the driver reports them (cuMemGetInfo). Memory that the
+/// pool holds is not free. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.
@@ -260,16 +272,16 @@ pub unsafe extern "C" fn forebay_pool_memory_info(
     })
 }
 
-/// A destructor for Python capsules that hold a pool object and are named "forebay_pool": frees the object, with
-/// Python's lock given up. Python's cycle collector calls what is written in Python before it ends anything, and
-/// capsules when their last reference is gone: who keeps the capsule keeps the pool. Pass its address to PyCapsule_New.
+/// Destructor of Python capsules that hold a pool object and are named "forebay_pool"; pass its address to
+/// PyCapsule_New. It frees the object with the GIL released. Python calls it when the capsule's last reference is gone,
+/// also in a cycle collection after all finalizers, so a reference to the capsule keeps the pool alive.
 ///
 /// # Safety
-/// `capsule` is a Python capsule, and Python's lock is held.
+/// `capsule` is a Python capsule, and the GIL is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_pool_capsule_delete(capsule: *mut c_void) {
     // SAFETY: as the caller promises.
     let pool = unsafe { exception::capsule(capsule, c"forebay_pool") };
     // SAFETY: a capsule of this name owns a pool object.
-    exception::without_lock(|| unsafe { forebay_pool_destroy(pool.cast()) });
+    exception::without_gil(|| unsafe { forebay_pool_destroy(pool.cast()) });
 }

@@ -1,4 +1,4 @@
-//! Page-locking memory that the program has already.
+//! Page-locking of memory that the program allocated.
 
 use std::ffi::c_void;
 
@@ -9,12 +9,13 @@ use crate::abi::core::versioned::flag;
 use crate::driver::HostFlags;
 use crate::error::Error;
 
-/// Page-locks `bytes` bytes at `ptr` (cuMemHostRegister), so that copies between them and `device` run at full speed
-/// and beside other work. `portable` 1: for every device's context. `mapped` 1: kernels may use the memory. It stays
-/// the caller's, who calls `forebay_pool_host_unregister` before it is freed. Any thread.
+/// Page-locks `bytes` bytes of host memory at `ptr` (cuMemHostRegister), so that copies between them and `device` run
+/// at full speed and overlap other work. `portable` 1: page-locked for the contexts of all devices
+/// (CU_MEMHOSTREGISTER_PORTABLE). `mapped` 1: kernels can use the memory (CU_MEMHOSTREGISTER_DEVICEMAP). The caller
+/// keeps the memory, and calls `forebay_pool_host_unregister` before freeing it. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER where the driver refuses, as it does for
-/// memory that is page-locked already.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for 0 bytes, FOREBAY_STATUS_DRIVER if the driver refuses, for example
+/// because the memory is already page-locked.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; the range is memory of the program and stays so until it is unregistered.
@@ -36,15 +37,17 @@ pub unsafe extern "C" fn forebay_pool_host_register(
             return Err(Fault::Null("ptr"));
         }
         if bytes == 0 {
-            return Err(Error::invalid(format_args!("bytes is 0: there is nothing to page-lock")).into());
+            return Err(Error::invalid(format_args!("bytes is 0; it takes 1 or more")).into());
         }
         let device = pool.device(device)?.device();
         Ok(pool.driver().host_register(device, address(ptr), bytes, flags)?)
     })
 }
 
-/// Ends what `forebay_pool_host_register` began at `ptr`. The caller waits first for the work that uses the memory. Any
-/// thread.
+/// Unlocks the memory that `forebay_pool_host_register` page-locked at `ptr` (cuMemHostUnregister). Work that uses the
+/// memory must have finished. Any thread.
+///
+/// Returns FOREBAY_STATUS_DRIVER if no page-locked memory begins at `ptr`.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.

@@ -1,4 +1,4 @@
-//! Limits, trimming, and asking others to give back.
+//! Limits, trimming and pressure callbacks.
 
 use std::ffi::c_void;
 
@@ -6,8 +6,9 @@ use crate::abi::core::guard::{self, Fault};
 use crate::abi::core::handle::{ForebayPool, output};
 use crate::abi::core::status::ForebayStatus;
 
-/// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`. Waits on the host for
-/// work that still uses freed memory. `released` (may be NULL) gets the bytes given back. Any thread.
+/// Gives free memory back to the driver until the pool holds at most `keep` bytes on `device`, or nothing more can go.
+/// Waits on the host for work that still uses freed memory. `released` (may be NULL) receives the number of bytes that
+/// went back. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `released` is NULL or may be written.
@@ -30,7 +31,8 @@ pub unsafe extern "C" fn forebay_pool_trim(
     })
 }
 
-/// Sets the most bytes to hold on `device`; 0 for no limit. What is held above it stays until trimmed. Any thread.
+/// Sets the most physical memory that the pool may hold on `device`, in bytes; 0 for no limit. Memory above a new limit
+/// stays held until `forebay_pool_trim`. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -43,7 +45,9 @@ pub unsafe extern "C" fn forebay_pool_set_limit(pool: *mut ForebayPool, device: 
     })
 }
 
-/// Sets the limit to a share of the device's memory, above 0 and up to 1. Any thread.
+/// Sets the limit of `device` to a share of its memory, above 0 and up to 1. Any thread.
+///
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another fraction.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -60,7 +64,7 @@ pub unsafe extern "C" fn forebay_pool_set_fraction(
     })
 }
 
-/// The limit of `device` in bytes; 0 for none. Any thread.
+/// Gives the limit of `device` in bytes; 0 for none. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
@@ -74,13 +78,14 @@ pub unsafe extern "C" fn forebay_pool_get_limit(pool: *const ForebayPool, device
     })
 }
 
-/// Called before a request of `bytes` fails for want of memory; says whether it gave anything back. No lock is
-/// held: it may free into the pool. It is not called again by an allocation that it makes itself.
+/// Called before a request for `bytes` bytes on `device` fails for lack of memory. Returns whether it freed memory. The
+/// library holds no lock during the call, so the callback may free into the pool. An allocation inside the callback
+/// does not call it again.
 pub type ForebayPressureFn = Option<unsafe extern "C" fn(user: *mut c_void, device: i32, bytes: u64) -> bool>;
 
-/// Adds a pressure callback; `id` gets a number for `forebay_pool_remove_pressure_callback`. It is called on whichever
-/// thread runs out of memory, possibly on several at once; `user` is passed on as it is and must stay valid until it is
-/// removed. Any thread.
+/// Adds a pressure callback; `id` receives its number for `forebay_pool_remove_pressure_callback`. It runs on the
+/// thread whose request found no memory, possibly on several threads at once. The caller owns `user`, which is passed
+/// to the callback and must stay valid until the callback is removed. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `callback` may be called as said; `id` is NULL or may be written.
@@ -95,11 +100,11 @@ pub unsafe extern "C" fn forebay_pool_add_pressure_callback(
         // SAFETY: as the caller promises.
         let (pool, id) = unsafe { (ForebayPool::get(pool)?, output(id, "id")?) };
         let callback = callback.ok_or(Fault::Null("callback"))?;
-        // The caller promised that it may be passed from any thread.
+        // An integer, so that the closure is Send: the caller promised that any thread may pass it.
         let user = user.expose_provenance();
         let call = move |device: crate::units::DeviceId, bytes| {
             let user = std::ptr::with_exposed_provenance_mut(user);
-            // SAFETY: the caller of forebay_pool_add_pressure_callback promised that it may be called so.
+            // SAFETY: the caller of forebay_pool_add_pressure_callback promised that any thread may call it.
             unsafe { callback(user, device.0 as i32, bytes) }
         };
         id.write(pool.add_pressure_callback(Box::new(call)));
@@ -107,9 +112,10 @@ pub unsafe extern "C" fn forebay_pool_add_pressure_callback(
     })
 }
 
-/// Removes a pressure callback. A call of it under way on another thread may still be running when this returns.
+/// Removes a pressure callback. A call of it on another thread may still be running when this returns; its user data
+/// must stay valid until that call ends.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for a number that is not one. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown number. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.

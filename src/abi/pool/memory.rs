@@ -1,4 +1,4 @@
-//! Blocks.
+//! Allocating, freeing and finding blocks.
 
 use std::ffi::c_void;
 
@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::pool::{FreeAfter, Pool};
 use crate::units::{Address, GRANULE, StreamHandle};
 
-/// Who asked for a block: how the figures tell users apart.
+/// The framework that allocated a block, by which statistics count live bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayFramework {
-    /// forebay_pool_malloc.
+    /// C and C++: `forebay_pool_malloc`.
     C = 0,
     /// The PyTorch hooks.
     Torch = 1,
@@ -28,7 +28,7 @@ pub enum ForebayFramework {
     Rmm = 5,
 }
 
-/// The tag of that number.
+/// The tag of a FOREBAY_FRAMEWORK_*.
 pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
     let last = ForebayFramework::Rmm as u32;
     match u8::try_from(framework) {
@@ -37,14 +37,15 @@ pub(crate) fn tag(framework: u32) -> Result<u8, Fault> {
     }
 }
 
-/// Allocates `bytes` on `device`, aligned to 512 bytes, usable by work queued on `stream` from now on.
-/// `stream` is a CUstream or cudaStream_t; NULL is the legacy default stream. It must be alive in this call.
-/// 0 bytes give NULL and FOREBAY_STATUS_OK. Any thread. Free with `forebay_pool_free`.
+/// Allocates `bytes` bytes on `device`, aligned to 512 bytes. Work queued on `stream` from now on may use the block;
+/// work on other streams must first wait for `stream`. `stream` is a CUstream or cudaStream_t, NULL for the legacy
+/// default stream, and must be alive in this call. The caller owns the block and frees it with `forebay_pool_free`. 0
+/// bytes give NULL and FOREBAY_STATUS_OK. Any thread.
 ///
-/// Returns FOREBAY_STATUS_OUT_OF_MEMORY with the pool's report as the message when nothing more can be given back,
-/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool, FOREBAY_STATUS_UNSUPPORTED on a
-/// device that has neither virtual memory management nor stream-ordered pools of the driver, and for pinned memory
-/// before CUDA 12.2. `out` is then not written.
+/// Returns FOREBAY_STATUS_OUT_OF_MEMORY, with the pool's report as the message, if reclaim found no memory either;
+/// FOREBAY_STATUS_CAPTURING on a stream that is being captured without a private pool; FOREBAY_STATUS_UNSUPPORTED on a
+/// device with neither virtual memory management nor stream-ordered pools, and for pinned memory before CUDA 12.2.
+/// `out` is then not written.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or may be written.
@@ -80,7 +81,7 @@ unsafe fn malloc_as(
     }
 }
 
-/// The fast path, which needs no guard. Returns whether it served the request; else nothing happened.
+/// The fast path, which needs no guard. Returns whether it served the request; otherwise it changed nothing.
 ///
 /// # Safety
 /// As [`forebay_pool_malloc`].
@@ -93,7 +94,7 @@ pub(crate) unsafe fn malloc_fast(
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> bool {
-    // Each by itself: together, as a tuple in a result, they would be written to memory first.
+    // Three statements, since the compiler would write a tuple of these to memory first.
     // SAFETY: as the caller promises.
     let Ok(pool) = (unsafe { ForebayPool::get(pool) }) else { return false };
     // SAFETY: as the caller promises.
@@ -104,7 +105,7 @@ pub(crate) unsafe fn malloc_fast(
     true
 }
 
-/// Its first arguments are [`forebay_pool_malloc`]'s in their order, so that they need not change their places.
+/// The first arguments are those of [`forebay_pool_malloc`] in the same order, so that they stay in their registers.
 ///
 /// # Safety
 /// As [`forebay_pool_malloc`].
@@ -126,8 +127,8 @@ unsafe extern "C" fn malloc_slow(
     })
 }
 
-/// A block of a pool, for a hook: the fast path without a guard, which it does not need, and the slow path in one. What
-/// goes wrong there is the thread's last error already.
+/// Allocates for a framework's hook: the fast path without a guard, then the slow path with one. An error is already
+/// stored as the thread's last error.
 #[inline(always)]
 pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandle, tag: u8) -> Result<Address, Fault> {
     match pool.malloc_fast(bytes, device, stream, tag) {
@@ -136,21 +137,22 @@ pub(crate) fn allocate(pool: &Pool, bytes: u64, device: i32, stream: StreamHandl
     }
 }
 
-/// Takes a block back in the same two ways, in the order of `stream` and behind what else may use it. What goes wrong
-/// is put into the log: a `hook` has no answer.
+/// Frees for a framework's hook, by the same two paths, in the order of `stream` and after the work that `after`
+/// names. An error goes to the log, since a hook returns no status.
 #[inline(always)]
 pub(crate) fn release(pool: &Pool, at: Address, stream: StreamHandle, after: FreeAfter, hook: &'static str) {
     if pool.free_fast(at, stream, |_, _, _| Some(())).is_none() {
-        guard::unanswered(
+        guard::without_status(
             || Ok(pool.free_slow(at, stream, after)?),
             |why| tracing::warn!(hook, address = %at, %stream, "{why}"),
         );
     }
 }
 
-/// The same for a framework's plug-in: `framework`, a FOREBAY_FRAMEWORK_*, is whom the figures count the block for.
+/// `forebay_pool_malloc` for a framework's plug-in: statistics count the block for `framework`, a FOREBAY_FRAMEWORK_*.
+/// Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a number that is no framework's, else as `forebay_pool_malloc`.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for an unknown framework, otherwise the same as `forebay_pool_malloc`.
 ///
 /// # Safety
 /// As `forebay_pool_malloc`.
@@ -167,9 +169,9 @@ pub unsafe extern "C" fn forebay_pool_malloc_for(
     unsafe { malloc_as(pool, framework, bytes, device, stream, out) }
 }
 
-/// Allocates memory that nothing queued on any stream uses, so that the host may touch it at once: for pools of pinned
-/// memory, whose blocks from `forebay_pool_malloc` are ready in the order of `stream` only. Slower than that, and holds
-/// more memory while the device is behind. Otherwise as `forebay_pool_malloc`.
+/// Allocates memory that no queued work uses, so that the host may use it at once. For pools of pinned memory, whose
+/// blocks from `forebay_pool_malloc` are ready in the order of `stream` only. Slower than `forebay_pool_malloc`, and
+/// the pool holds more memory while queued work is unfinished. Otherwise the same: ownership, errors, any thread.
 ///
 /// # Safety
 /// As `forebay_pool_malloc`.
@@ -189,10 +191,10 @@ pub unsafe extern "C" fn forebay_pool_malloc_ready(
     })
 }
 
-/// Frees a block in the order of `stream`: what is queued on it until now may still use the block, and the block is
-/// handed out again only where that work is proven to come first. Uses on other streams must be ordered before this by
-/// the caller, or recorded with `forebay_pool_record_use`. `stream` need not be the one of the allocation; it must be
-/// alive in this call. NULL `ptr` is fine. Any thread.
+/// Frees a block in the order of `stream`: work already queued on `stream` may still use the block, which is reused
+/// only after that work. Uses on other streams must be ordered before this call by the caller, or recorded with
+/// `forebay_pool_record_use`. `stream` may differ from the stream of the allocation; it must be alive in this call.
+/// NULL `ptr` does nothing. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
 ///
@@ -227,9 +229,9 @@ unsafe extern "C" fn free_slow(pool: *mut ForebayPool, ptr: *mut c_void, stream:
     })
 }
 
-/// Frees a block, ordered after all work of all streams of its device until now, whoever queued it: for memory whose
-/// users do not say which streams they used. Slower than `forebay_pool_free`: the block is handed out again once all of
-/// that work is done. NULL `ptr` is fine. Any thread.
+/// Frees a block after all work queued until now on any stream of its device: for memory whose uses on streams are
+/// unknown. Slower than `forebay_pool_free`: the block is reused only once all of that work is done. NULL `ptr` does
+/// nothing. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr`.
 ///
@@ -244,8 +246,10 @@ pub unsafe extern "C" fn forebay_pool_free_after_all(pool: *mut ForebayPool, ptr
     })
 }
 
-/// Notes that the block is also used on `stream`: once freed, it is handed out again only after the work that
-/// `stream` has at that time is done. `stream` must live until the block is freed. Any thread.
+/// Records that the block is also used on `stream`: once freed, it is reused only after the work that `stream` has at
+/// the time of the free. `stream` must live until the block is freed. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE unless a live block starts at `ptr`.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -262,9 +266,11 @@ pub unsafe extern "C" fn forebay_pool_record_use(
     })
 }
 
-/// The size in bytes of the live block that starts at `ptr`: what was asked for, rounded up to 512, and if that is more
-/// than 64 KiB and up to 1 MiB, to the next of 64 sizes in each doubling, which is less than 1/64 more. All of it may
-/// be used. Any thread.
+/// Gives the size in bytes of the live block that starts at `ptr`, all of which may be used: the size requested,
+/// rounded up to 512 bytes. Sizes above 64 KiB and up to 1 MiB are rounded up further, by less than 1/64, to one of 64
+/// sizes between two powers of two. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE unless a live block starts at `ptr`.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
@@ -282,14 +288,16 @@ pub unsafe extern "C" fn forebay_pool_block_size(
     })
 }
 
-/// The size in bytes of the block that a request of so many gets, wherever it is made. Any thread; makes no pool.
+/// The size in bytes of the block that a request for `bytes` bytes gets, in any pool. Creates no pool. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_pool_block_size_for(bytes: u64) -> u64 {
     block_granules(bytes).saturating_mul(GRANULE)
 }
 
-/// The live block that `ptr` points into: its start and its size in bytes. Slower for pointers deep inside a large
-/// block. Any thread.
+/// Gives the start and the size in bytes of the live block that `ptr` points into. Slower the further `ptr` lies behind
+/// the start of a large block. Any thread.
+///
+/// Returns FOREBAY_STATUS_BAD_FREE for a pointer into no live block.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; the outputs are NULL or may be written.

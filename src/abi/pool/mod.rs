@@ -1,4 +1,4 @@
-//! The pool: its life, its blocks, streams, limits and figures.
+//! The pool: creation, blocks, streams, limits, statistics and private pools.
 
 pub mod create;
 pub mod host;

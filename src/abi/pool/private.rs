@@ -7,11 +7,11 @@ use crate::abi::core::handle::{ForebayPool, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::pool::own_private_id;
 
-/// From now on, allocations on `stream` come from private pool `id` of `device`, until `forebay_pool_private_end`: call
-/// it just before `stream` is captured. What is handed out in between is reused within that private pool alone, so a
-/// graph that was captured can be replayed at any time, until `forebay_pool_private_release`. The first begin of an id
-/// makes its private pool; each begin takes one hold on it. Ids are the caller's; those of PyTorch's graphs have their
-/// own space. Any thread.
+/// Makes allocations on `stream` come from private pool `id` of `device`, until `forebay_pool_private_end`. Call it
+/// just before the capture of `stream` begins. Memory allocated in between is reused only within this private pool, so
+/// the captured graph can be launched at any time before `forebay_pool_private_release`. The first begin of an id
+/// creates its private pool; each begin adds one reference to it. The caller chooses the ids; they never collide with
+/// those of PyTorch's graphs. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 ///
@@ -32,9 +32,10 @@ pub unsafe extern "C" fn forebay_pool_private_begin(
     })
 }
 
-/// Ends the newest `forebay_pool_private_begin` of this id: call it when the capture has ended.
+/// Ends the newest `forebay_pool_private_begin` of this id. Call it when the capture has ended.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND if none is under way, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND if no begin of this id is open, FOREBAY_STATUS_UNSUPPORTED on a device without
+/// virtual memory management. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -47,10 +48,12 @@ pub unsafe extern "C" fn forebay_pool_private_end(pool: *mut ForebayPool, device
     })
 }
 
-/// Lets go of one hold: call it when the graph was destroyed. With the last hold the private pool's free memory goes
-/// back to everybody, after a wait for the device; its blocks that are still live follow when they are freed.
+/// Drops one reference to a private pool. Call it when the graph is destroyed. After the last one, and once the device
+/// has finished its work, the private pool's free memory returns to the pool; blocks that are still live follow when
+/// they are freed.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id, FOREBAY_STATUS_UNSUPPORTED as the begin does. Any thread.
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown id, FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory
+/// management. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -63,10 +66,10 @@ pub unsafe extern "C" fn forebay_pool_private_release(pool: *mut ForebayPool, de
     })
 }
 
-/// Gives back the memory that graphs captured through CuPy hold on `device`, once the device is done with it: CuPy does
-/// not say when a graph is destroyed, so what it allocates during a capture stays with that capture until this is
-/// called. Blocks that are still live follow when they are freed. Those graphs must not be launched again, and no such
-/// capture may be under way. `captures`, if not NULL, gets how many captures that were. Any thread.
+/// Releases the memory that graphs captured through CuPy hold on `device`, once the device has finished its work. CuPy
+/// does not report that a graph is destroyed, so memory allocated during a capture stays with that capture until this
+/// call. Blocks that are still live follow when they are freed. The graphs must not be launched again, and no capture
+/// through CuPy may be under way. `captures` (may be NULL) receives the number of captures released. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `captures` is NULL or may be written.

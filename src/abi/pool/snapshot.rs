@@ -1,4 +1,4 @@
-//! What lies where in a pool.
+//! Snapshots: the blocks of a pool, and changes of its mappings.
 
 use std::ffi::c_void;
 
@@ -7,73 +7,74 @@ use crate::abi::core::handle::{ForebayPool, pointer};
 use crate::abi::core::status::ForebayStatus;
 use crate::pool::{BlockState, Mapping, Observer, SnapshotBlock};
 
-/// Layout of `forebay_block`.
+/// Version of the layout of `forebay_block`.
 pub const FOREBAY_BLOCK_VERSION: u32 = 1;
 
-/// What a block is.
+/// The state of a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayBlockState {
-    /// Mapped, and not given out.
+    /// Free and mapped.
     Free = 0,
-    /// Given out.
+    /// Allocated.
     Live = 1,
-    /// Given back, and waiting for work that may still use it.
+    /// Freed, while queued work may still use it.
     Pending = 2,
 }
 
-/// A block of a pool, as it was at one moment.
+/// A block in a snapshot of a pool.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayBlock {
-    /// sizeof(forebay_block), as the library was compiled.
+    /// sizeof(forebay_block) as the library was compiled.
     pub size: u32,
     /// FOREBAY_BLOCK_VERSION.
     pub version: u32,
-    /// Where it begins.
+    /// Its first address.
     pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
     /// A FOREBAY_BLOCK_STATE_*.
     pub state: u32,
-    /// A FOREBAY_FRAMEWORK_*: who has it; 0 unless it is live.
+    /// A FOREBAY_FRAMEWORK_*: the framework that allocated it; 0 unless it is live.
     pub framework: u32,
-    /// The stream that it was allocated on, or in whose order it is free.
+    /// The stream of its allocation, or, for a free block, the stream in whose order it may be reused.
     pub stream: u64,
-    /// 1: `stream` says something. 0: it is nobody's, any stream can have it.
+    /// 1: `stream` is valid. 0: the block is unowned, so any stream may use it.
     pub has_stream: u32,
     /// 1: it belongs to the private pool of the ids below.
     pub is_private: u32,
-    /// First part of the private pool's id, as PyTorch's hooks have it; all ones for `forebay_pool_private_begin`.
+    /// First half of the private pool's id as PyTorch's hooks pass it; all bits 1 for `forebay_pool_private_begin`.
     pub private_first: u64,
-    /// Second part.
+    /// Second half of the id.
     pub private_second: u64,
-    /// How many bytes its user asked for; 0 unless it is live.
+    /// The bytes that were requested; 0 unless it is live.
     pub requested: u64,
     /// Zero.
     pub reserved: u64,
 }
 
-/// Takes one block. Must not throw; may use the pool.
+/// Receives one block, valid during the call only. May use the pool; must not throw.
 pub type ForebayBlockFn = Option<unsafe extern "C" fn(context: *mut c_void, block: *const ForebayBlock)>;
 
-/// What became of a range of addresses.
+/// A change of the mapping of a range of addresses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForebayMapping {
-    /// It has memory of the device now.
+    /// The range was mapped to physical memory.
     Mapped = 0,
-    /// It has none any more.
+    /// The range was unmapped.
     Unmapped = 1,
 }
 
-/// Told that a range was mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's locks: must not
-/// call this library, wait for anybody who may be in it, or throw.
+/// Reports that `bytes` bytes at `ptr` were mapped or unmapped: `what` is a FOREBAY_MAPPING_*. Called under the pool's
+/// locks: it must not call this library, wait for a thread that may be inside this library, or throw.
 pub type ForebayMappingFn =
     Option<unsafe extern "C" fn(user: *mut c_void, device: i32, what: u32, ptr: *mut c_void, bytes: u64)>;
 
-/// Calls `visit` with every block of a device's pool that has memory, in address order; memory between two blocks that
-/// do not touch is not mapped. All blocks are of one moment; they may have changed by the time of the call. Any thread.
+/// Calls `visit` with every mapped block of the pool on `device`, in address order; addresses between two blocks are
+/// not mapped. All blocks are of one moment, before the first call of `visit`. `visit` runs on the calling thread,
+/// without a lock. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `visit` may be called with `context` as said.
@@ -97,10 +98,10 @@ pub unsafe extern "C" fn forebay_pool_snapshot(
     })
 }
 
-/// Tells `observer` of every range of a device's pool that is mapped or unmapped from now on, until another one is set;
-/// NULL ends it. A moved chunk is mapped at its new place before it is unmapped at the old one. `user` must stay valid
-/// until then. On a device without virtual memory management the driver maps, and `observer` is never called. Any
-/// thread.
+/// Sets the observer that is called for every range of the pool on `device` that is mapped or unmapped from now on, in
+/// place of the one before; NULL removes it. A chunk that moves is mapped at its new place before it is unmapped at the
+/// old one. `user` must stay valid until the observer is replaced. On a device without virtual memory management the
+/// driver maps memory itself, and the observer is never called. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `observer` may be called with `user` as said, on any thread.
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn forebay_pool_set_mapping_observer(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let pool = unsafe { ForebayPool::get(pool)? };
-        // The caller promised that it may be passed from any thread.
+        // An integer, so that the closure is Send: the caller promised that any thread may pass it.
         let user = user.expose_provenance();
         let observer = observer.map(|observer| -> Observer {
             Box::new(move |what, at, bytes| {

@@ -1,4 +1,4 @@
-//! Figures and reports.
+//! Statistics, the report, and the check of a pool.
 
 use std::ffi::{c_char, c_void};
 
@@ -7,10 +7,10 @@ use crate::abi::core::handle::{ForebayPool, output, stream as handle};
 use crate::abi::core::status::ForebayStatus;
 use crate::error::Error;
 
-/// Layout of `forebay_pool_stats` and `forebay_stream_stats`.
+/// Version of the layout of `forebay_pool_stats` and of `forebay_stream_stats`.
 pub const FOREBAY_STATS_VERSION: u32 = 1;
 
-/// A device's figures: bytes, and counts since the pool was made.
+/// Statistics of a pool on one device. Sizes are in bytes; counts begin with the pool.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForebayPoolStats {
@@ -18,59 +18,60 @@ pub struct ForebayPoolStats {
     pub size: u32,
     /// FOREBAY_STATS_VERSION; set by the caller.
     pub version: u32,
-    /// Given out: the sizes of the blocks, as `forebay_pool_block_size` tells them.
+    /// Bytes in live blocks, by their sizes as `forebay_pool_block_size` gives them.
     pub live: u64,
-    /// The most that was live at once: exact where one stream allocates, with several it may be low by 1 MiB for each.
+    /// Peak of `live`. Exact if one stream allocates; with several it may be up to 1 MiB too low for each stream.
     pub live_peak: u64,
-    /// Memory of the device held.
+    /// Bytes of physical memory that the pool holds.
     pub physical: u64,
-    /// The most that was held.
+    /// Peak of `physical`.
     pub physical_peak: u64,
-    /// Most that may be held; 0 for no limit.
+    /// The limit of `physical` in bytes; 0 for none.
     pub limit: u64,
-    /// Held and not live.
+    /// Bytes held that are not live.
     pub free_bytes: u64,
-    /// The longest free block.
+    /// Bytes of the largest free block.
     pub largest_free: u64,
-    /// Free memory that belongs to private pools.
+    /// Free bytes that belong to private pools.
     pub private_bytes: u64,
     /// Requests served.
     pub allocations: u64,
-    /// Blocks taken back.
+    /// Blocks freed.
     pub frees: u64,
-    /// Requests served by a stream's cache.
+    /// Requests served by a stream cache.
     pub hits: u64,
-    /// Requests that came to the arena.
+    /// Requests that no stream cache could serve, and that went to the arena.
     pub misses: u64,
-    /// Chunks moved to where they were needed; of pinned memory also those mapped there for a part of them.
+    /// Chunks moved to other addresses; for pinned memory also chunks of which a part was mapped at other addresses.
     pub steals: u64,
     /// Chunks created.
     pub growths: u64,
-    /// Times a stream was made to wait for another's fence.
+    /// Waits of a stream for another stream's fence.
     pub waits: u64,
     /// Chunks given back to the driver.
     pub releases: u64,
-    /// Requests that failed for want of memory.
+    /// Requests that failed for lack of memory.
     pub out_of_memory: u64,
-    /// Live bytes by forebay_framework.
+    /// Live bytes of each FOREBAY_FRAMEWORK_*, which is the index.
     pub live_by_framework: [u64; 8],
-    /// Streams known.
+    /// Streams that the pool knows.
     pub streams: u64,
-    /// Driver calls made by all pools of the process, where the driver counts them (the host driver does).
+    /// Driver calls of all pools of the process; 0 except on the host driver, which counts them.
     pub driver_calls: u64,
-    /// What they would have cost on the GPU they are priced from, in nanoseconds.
+    /// Nanoseconds that `driver_calls` would have taken on the GPU whose times the host driver uses as prices.
     pub driver_ns: u64,
-    /// Free blocks, those that streams keep at hand included.
+    /// Free blocks, those in stream caches included.
     pub free_blocks: u64,
-    /// Nanoseconds that requests spent on making room: looking for it, and calls of the driver.
+    /// Nanoseconds that requests spent in the slow path: the search for memory, and driver calls.
     pub making_ns: u64,
-    /// Nanoseconds that requests waited: for work to be done, and for others to give memory back.
+    /// Nanoseconds that requests waited for queued work to finish, and for pressure callbacks and other pools to free
+    /// memory.
     pub waiting_ns: u64,
     /// Zero.
     pub reserved: [u64; 5],
 }
 
-/// One stream's figures.
+/// Statistics of one stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForebayStreamStats {
@@ -78,13 +79,13 @@ pub struct ForebayStreamStats {
     pub size: u32,
     /// FOREBAY_STATS_VERSION; set by the caller.
     pub version: u32,
-    /// Bytes live that were allocated on the stream.
+    /// Live bytes that were allocated on the stream.
     pub live: u64,
-    /// The most of them.
+    /// Peak of `live`.
     pub live_peak: u64,
     /// Requests served.
     pub allocations: u64,
-    /// Blocks taken back that were allocated on it.
+    /// Blocks freed that were allocated on the stream.
     pub frees: u64,
     /// Requests served by its stream cache.
     pub hits: u64,
@@ -103,8 +104,10 @@ fn check_layout(name: &str, size: u32, version: u32, expected: usize) -> Result<
     .into())
 }
 
-/// A device's figures. Set `size` and `version` of `out` before the call. Does not stop allocations; each figure is
-/// true of a moment, together they may be of several. Any thread.
+/// Gives the statistics of the pool on `device`. Set `size` and `version` of `out` before the call. Does not stop
+/// allocations on other threads, so the values may be of slightly different moments. Any thread.
+///
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another size or version.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or points to a `forebay_pool_stats`.
@@ -152,11 +155,12 @@ pub unsafe extern "C" fn forebay_pool_get_stats(
     })
 }
 
-/// One stream's figures; zeros for a stream that was never used. Set `size` and `version` of `out` before the call.
-/// Any thread.
+/// Gives the statistics of `stream`; zeros for a stream that the pool does not know. Set `size` and `version` of `out`
+/// before the call. Any thread.
 ///
 /// # Safety
-/// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or points to a `forebay_stream_stats`.
+/// `pool` is NULL or a live pool object; `stream` names a living stream; `out` is NULL or points to a
+/// `forebay_stream_stats`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_pool_get_stream_stats(
     pool: *const ForebayPool,
@@ -183,7 +187,7 @@ pub unsafe extern "C" fn forebay_pool_get_stream_stats(
     })
 }
 
-/// Makes the present figures the peaks. Any thread.
+/// Resets the peaks of the pool on `device` to the present values. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.
@@ -196,8 +200,9 @@ pub unsafe extern "C" fn forebay_pool_reset_peaks(pool: *mut ForebayPool, device
     })
 }
 
-/// A few lines about a device for a person, as in an out-of-memory message. Writes at most `capacity` bytes, the last
-/// of them a NUL; `needed` (may be NULL) gets the bytes for the whole text with its NUL. Any thread.
+/// Writes a short text about the pool on `device` for people to read, the same as in an out-of-memory message. Writes
+/// at most `capacity` bytes, the last of them a NUL; `needed` (may be NULL) receives the bytes of the whole text with
+/// its NUL. `capacity` 0 writes nothing, so a first call can find the size. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `buffer` has `capacity` writable bytes, or `capacity` is 0.
@@ -232,10 +237,10 @@ pub unsafe extern "C" fn forebay_pool_report(
     })
 }
 
-/// Verifies every equation of the pool. Slow; for tests. Any thread, but no other one may use the pool meanwhile: a
-/// block on its way from one place to another is in neither, and the sums would not fit.
+/// Checks the invariants of the pool on `device`. Slow; for tests. Any thread, but no other thread may use the pool
+/// during the call: a block between two lists would be missing from the sums.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT with a sentence about the first equation that does not hold.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT if an invariant does not hold; the message describes the first one.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object.

@@ -1,4 +1,4 @@
-//! Streams, and work on them for callers without CUDA's own headers.
+//! Streams, copies and fills, for callers without CUDA's headers.
 
 use std::ffi::c_void;
 
@@ -8,11 +8,12 @@ use crate::abi::core::status::ForebayStatus;
 use crate::resource::memory_resource::device_of_stream;
 use crate::units::Address;
 
-/// Promises that `stream` lives until `forebay_stream_unregister`. Freeing on a stream that is neither registered nor a
-/// default stream records an event in every second free in a row, since its handle may be dead afterwards, and asks the
-/// driver who it is in every call; registered, it does neither. Stream 2, the calling thread's default stream, cannot
-/// be registered. A registered stream must not be captured without `forebay_pool_private_begin`: a request that its
-/// stream cache serves asks nobody, so that would not be noticed. Any thread.
+/// Registers `stream`: the caller promises that it lives until `forebay_stream_unregister`, which makes calls on it
+/// faster. On a stream that is neither registered nor a default stream, each call queries the driver for the stream's
+/// identity, and every second of consecutive frees records an event, since the handle may be destroyed afterwards.
+/// Stream 2, the calling thread's default stream, cannot be registered. Do not capture a registered stream without
+/// `forebay_pool_private_begin`: its stream cache serves requests without a query of the driver, so the pool would not
+/// notice the capture. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -29,8 +30,8 @@ pub unsafe extern "C" fn forebay_stream_register(
     })
 }
 
-/// Ends the promise. The stream must be alive in this call and may be destroyed after it; no other thread may be
-/// using it with the pool meanwhile.
+/// Ends the registration. The stream must be alive in this call, and may be destroyed after it. No other thread may use
+/// the stream with the pool during the call.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND if it was not registered. Any thread.
 ///
@@ -49,8 +50,8 @@ pub unsafe extern "C" fn forebay_stream_unregister(
     })
 }
 
-/// Makes a stream on `device` that does not synchronise with the legacy default stream, and registers it. The caller
-/// owns it and ends it with `forebay_stream_destroy`. Any thread.
+/// Creates a stream on `device` that does not synchronize with the legacy default stream (CU_STREAM_NON_BLOCKING), and
+/// registers it. The caller owns it and destroys it with `forebay_stream_destroy`. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.
@@ -74,8 +75,8 @@ pub unsafe extern "C" fn forebay_stream_create(
     })
 }
 
-/// Destroys a stream made by `forebay_stream_create`, and unregisters it unless it was unregistered before. Its queued
-/// work still runs, and blocks freed on it stay safe. Any thread.
+/// Unregisters and destroys a stream from `forebay_stream_create`. Its queued work still runs, and memory freed on it
+/// is reused only after that work. Any thread, but no other thread may use the stream during the call.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` came from `forebay_stream_create` and is not used after this call.
@@ -92,8 +93,8 @@ pub unsafe extern "C" fn forebay_stream_destroy(
     })
 }
 
-/// Waits on the host until the work queued on `stream` is done: a stream of any device, or the default one of `device`.
-/// Any thread.
+/// Waits on the host until the work queued on `stream` is done. `stream` may be of any device; a default stream is that
+/// of `device`. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream.
@@ -112,9 +113,8 @@ pub unsafe extern "C" fn forebay_stream_synchronize(
     })
 }
 
-/// Queues a copy of `bytes` bytes on `stream`; either side may be memory of the device or of the program. Returns
-/// before the copy is done, except where the driver cannot do it asynchronously (memory that is not pinned). Any
-/// thread.
+/// Queues a copy of `bytes` bytes from `from` to `to` on `stream` (cuMemcpyAsync). Both may be device or host memory.
+/// Returns before the copy is done, except for host memory that is not pinned. 0 bytes do nothing. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; both ranges stay valid until the copy is done.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn forebay_pool_copy(
     })
 }
 
-/// Queues setting `bytes` bytes to `value` on `stream`. Any thread.
+/// Queues a fill of `bytes` bytes at `to` with `value` on `stream` (cuMemsetD8Async). 0 bytes do nothing. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `stream` names a living stream; the range stays valid until it is done.

@@ -1,4 +1,4 @@
-//! The fast path alone, for callers that hold a lock which others need meanwhile.
+//! Calls that never wait, for callers that hold a lock such as Python's GIL.
 
 use std::ffi::c_void;
 
@@ -6,11 +6,13 @@ use super::memory::{malloc_fast, tag};
 use crate::abi::core::guard;
 use crate::abi::core::handle::{ForebayPool, address, output, pointer, stream as handle};
 
-/// `forebay_pool_malloc_for` on the fast path alone: from what the stream freed last, or from free memory that is
-/// mapped. Takes no lock under which anybody waits. Asks the driver at most which stream the handle names and whether
-/// it is captured. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any thread.
+/// `forebay_pool_malloc_for` without waiting: serves the request from the stream cache or from free memory that is
+/// mapped. Takes no lock that another thread holds while it waits, and makes no driver call but queries of the stream's
+/// identity and capture status. For callers that hold a lock which other threads need, such as Python's GIL. Any
+/// thread.
 ///
-/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_pool_malloc_for` does it or says why not.
+/// Returns 1 and writes `out`; or returns 0 and changes nothing: then call `forebay_pool_malloc_for`, which serves the
+/// request or returns the error.
 ///
 /// # Safety
 /// As `forebay_pool_malloc`.
@@ -36,9 +38,10 @@ pub unsafe extern "C" fn forebay_pool_try_malloc(
     done.unwrap_or(false).into()
 }
 
-/// `forebay_pool_free` on the fast path alone, as `forebay_pool_try_malloc` allocates. Records no event. Any thread.
+/// `forebay_pool_free` without waiting, under the rules of `forebay_pool_try_malloc`. Records no event. Any thread.
 ///
-/// Returns 1, or 0: nothing happened then, and `forebay_pool_free` does it or says why not.
+/// Returns 1; or returns 0 and changes nothing: then call `forebay_pool_free`, which frees the block or returns the
+/// error.
 ///
 /// # Safety
 /// As `forebay_pool_free`.

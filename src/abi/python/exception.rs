@@ -1,5 +1,5 @@
-//! Just enough of CPython's C API to leave an exception behind. Nothing is linked: in a program
-//! without Python the symbols are not found and nothing happens.
+//! The part of CPython's C API that sets exceptions. Nothing is linked: in a program without Python the symbols are not
+//! found, and the functions do nothing.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulonglong, c_void};
 use std::sync::OnceLock;
@@ -17,9 +17,9 @@ unsafe fn symbol<T: Copy>(program: &Library, name: &CStr) -> Option<T> {
     unsafe { program.get::<T>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
 }
 
-/// Leaves the exception for `fault` pending, and says whether it could. pre: the calling thread holds the GIL,
-/// if there is one.
-pub(crate) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
+/// Sets the Python exception for `fault`, and returns whether it could. pre: the calling thread holds the GIL, if there
+/// is one.
+pub(crate) fn raise(fault: &Fault, requested: u64, live: u64) -> bool {
     let text = CString::new(fault.text().replace('\0', " ")).unwrap_or_default();
     let program = Library::this();
     // SAFETY: the types are those of CPython's stable ABI, and the GIL is held.
@@ -30,7 +30,7 @@ pub(crate) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
         if holds_gil() == 0 {
             return false;
         }
-        if fault.is_out_of_memory() && raise_cupys(&program, &text, asked, live).is_some() {
+        if fault.is_out_of_memory() && raise_cupys(&program, &text, requested, live).is_some() {
             return true;
         }
         let class = if fault.is_out_of_memory() { c"PyExc_MemoryError" } else { c"PyExc_RuntimeError" };
@@ -42,7 +42,7 @@ pub(crate) fn raise(fault: &Fault, asked: u64, live: u64) -> bool {
     }
 }
 
-/// What a capsule of this name holds; NULL for one of another name.
+/// The pointer in a capsule of this name; NULL if the capsule has another name.
 ///
 /// # Safety
 /// `capsule` is a Python capsule, and the GIL is held.
@@ -59,8 +59,8 @@ pub(crate) unsafe fn capsule(capsule: Object, name: &CStr) -> Object {
     }
 }
 
-/// Works with Python's lock given up. pre: the calling thread holds it.
-pub(crate) fn without_lock(work: impl FnOnce()) {
+/// Runs `work` with the GIL released. pre: the calling thread holds it.
+pub(crate) fn without_gil(work: impl FnOnce()) {
     type Save = unsafe extern "C" fn() -> Object;
     type Restore = unsafe extern "C" fn(Object);
     let program = Library::this();
@@ -76,18 +76,17 @@ pub(crate) fn without_lock(work: impl FnOnce()) {
     }
 }
 
-/// What is called in allocations and frees, some of it in each: looked up once, since a look-up costs more than such a
-/// call.
+/// Functions that allocations and frees call. Looked up once, since a look-up costs more than a call.
 pub(crate) struct Calls {
     call: unsafe extern "C" fn(Object, *const c_char, ...) -> Object,
     pub is_true: unsafe extern "C" fn(Object) -> c_int,
     pub drop: unsafe extern "C" fn(Object),
-    /// The current thread's state, and its number.
+    /// The current thread's state; `thread_id` gives its number.
     pub thread: unsafe extern "C" fn() -> Object,
     pub thread_id: unsafe extern "C" fn(Object) -> u64,
 }
 
-/// Found, and kept, once Python is there.
+/// The functions, looked up when Python is there for the first time.
 pub(crate) fn calls() -> Option<&'static Calls> {
     static CALLS: OnceLock<Calls> = OnceLock::new();
     if let Some(calls) = CALLS.get() {
@@ -107,7 +106,8 @@ pub(crate) fn calls() -> Option<&'static Calls> {
     Some(CALLS.get_or_init(|| found))
 }
 
-/// Calls a Python function with five integers: whether what it answers is true, or `None` with its exception pending.
+/// Calls a Python function with five integers. Returns whether its result is true, or `None` with its exception
+/// pending.
 ///
 /// # Safety
 /// `function` is a callable Python object, and the GIL is held.
@@ -129,7 +129,7 @@ pub(crate) unsafe fn call(function: Object, arguments: [u64; 5]) -> Option<bool>
 /// An exception that was pending: type, value, traceback.
 pub(crate) struct Pending([Object; 3]);
 
-/// Takes the pending exception away. pre: the calling thread holds the GIL, if there is one.
+/// Removes the pending exception and returns it. pre: the calling thread holds the GIL, if there is one.
 pub(crate) fn take() -> Pending {
     let mut parts = [std::ptr::null_mut(); 3];
     // SAFETY: the type is that of CPython's stable ABI; it writes three pointers.
@@ -143,7 +143,7 @@ pub(crate) fn take() -> Pending {
     Pending(parts)
 }
 
-/// Makes it pending again. pre: as for [`take`].
+/// Makes the exception pending again. pre: as for [`take`].
 pub(crate) fn put_back(Pending([kind, value, trace]): Pending) {
     // SAFETY: the type is that of CPython's stable ABI; it takes the three references over.
     unsafe {
@@ -155,9 +155,9 @@ pub(crate) fn put_back(Pending([kind, value, trace]): Pending) {
     }
 }
 
-/// Gives it up. pre: as for [`take`].
+/// Drops the exception. pre: as for [`take`].
 pub(crate) fn forget(Pending(parts): Pending) {
-    // SAFETY: the type is that of CPython's stable ABI; each is a reference of ours, or NULL.
+    // SAFETY: the type is that of CPython's stable ABI; `take` owns each reference, or it is NULL.
     unsafe {
         if let Some(drop) = symbol::<unsafe extern "C" fn(Object)>(&Library::this(), c"Py_DecRef") {
             parts.into_iter().for_each(|part| drop(part));
@@ -165,7 +165,7 @@ pub(crate) fn forget(Pending(parts): Pending) {
     }
 }
 
-/// Hands the pending exception to `sys.unraisablehook`, with the object that it came from. pre: as for [`take`].
+/// Passes the pending exception to `sys.unraisablehook`, with the object that raised it. pre: as for [`take`].
 pub(crate) fn report(from: Object) {
     // SAFETY: the type is that of CPython's stable ABI.
     unsafe {
@@ -190,12 +190,12 @@ pub(crate) fn clear() {
     }
 }
 
-/// `cupy.cuda.memory.OutOfMemoryError(asked, live)`, with our text as its argument.
+/// Raises `cupy.cuda.memory.OutOfMemoryError(requested, live)`, with Forebay's text as its argument.
 ///
 /// # Safety
 /// The GIL is held.
-unsafe fn raise_cupys(program: &Library, text: &CStr, asked: u64, live: u64) -> Option<()> {
-    // SAFETY: the types are those of CPython's stable ABI; every new reference is given up again.
+unsafe fn raise_cupys(program: &Library, text: &CStr, requested: u64, live: u64) -> Option<()> {
+    // SAFETY: the types are those of CPython's stable ABI; every new reference is dropped again.
     unsafe {
         let import: unsafe extern "C" fn(*const c_char) -> Object = symbol(program, c"PyImport_ImportModule")?;
         let get: unsafe extern "C" fn(Object, *const c_char) -> Object = symbol(program, c"PyObject_GetAttrString")?;
@@ -213,7 +213,7 @@ unsafe fn raise_cupys(program: &Library, text: &CStr, asked: u64, live: u64) -> 
         let error = if class.is_null() {
             class
         } else {
-            call(class, c"KK".as_ptr(), asked as c_ulonglong, live as c_ulonglong)
+            call(class, c"KK".as_ptr(), requested as c_ulonglong, live as c_ulonglong)
         };
         let arguments = if error.is_null() { error } else { build(c"(s)".as_ptr(), text.as_ptr()) };
         let done = !arguments.is_null() && put(error, c"args".as_ptr(), arguments) == 0;

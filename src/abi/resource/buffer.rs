@@ -1,4 +1,4 @@
-//! Buffers: memory with what it takes to give it back.
+//! Buffers: memory, together with the way to free it.
 
 use std::ffi::c_void;
 
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::resource::buffer::{Buffer, BufferInfo, From as Origin, Owner};
 use crate::resource::ipc::Path;
 
-/// Told once when memory that it lent is given back. May be called on any thread; must not throw.
+/// Called once, when the buffer around the memory is closed. Any thread may call it; it must not throw.
 pub type ForebayReleaseFn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
-/// What is known of a buffer. Set `size` and `version` before asking.
+/// Properties of a buffer, from `forebay_buffer_get_info`. The caller sets `size` and `version` before the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayBufferInfo {
@@ -24,29 +24,29 @@ pub struct ForebayBufferInfo {
     pub size: u32,
     /// FOREBAY_INFO_VERSION.
     pub version: u32,
-    /// Where the memory begins.
+    /// The address of the memory.
     pub handle: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The stream that the memory goes back on.
+    /// The stream in whose order the memory is freed.
     pub stream: u64,
-    /// The device that it belongs to; -1 for memory of the host.
+    /// The device of the memory; -1 for host memory.
     pub device_id: i32,
-    /// 1: kernels can use it.
+    /// 1: kernels can use the memory.
     pub is_device_accessible: u32,
-    /// 1: the host can use it.
+    /// 1: the host can use the memory.
     pub is_host_accessible: u32,
     /// 1: it is managed memory.
     pub is_managed: u32,
-    /// 1: it is another process's memory.
+    /// 1: it is memory of another process.
     pub is_mapped: u32,
-    /// 1: it was closed.
+    /// 1: the buffer is closed.
     pub is_closed: u32,
-    /// A FOREBAY_IPC_PATH_*: how the memory came into this process.
+    /// A FOREBAY_IPC_PATH_*: the path by which the memory came into this process.
     pub ipc_path: u32,
-    /// 1: it is of a resource.
+    /// 1: it has a resource.
     pub has_resource: u32,
-    /// The device whose stream `stream` is if it is a default one. Not -1 for memory of the host either.
+    /// The device of `stream` if that is a default stream. Never -1, also for host memory.
     pub stream_device: i32,
     /// Zero.
     pub reserved0: u32,
@@ -57,7 +57,8 @@ pub struct ForebayBufferInfo {
 // SAFETY: the struct is `repr(C)` and begins with `size` and `version`.
 unsafe impl Versioned for ForebayBufferInfo {
     const VERSION: u32 = FOREBAY_INFO_VERSION;
-    const NAMES: (&'static str, &'static str) = ("forebay_buffer_info", "set its size and version before the call");
+    const NAME_AND_ADVICE: (&'static str, &'static str) =
+        ("forebay_buffer_info", "set its size and version before the call");
 
     fn is_clean(&self) -> bool {
         self.reserved0 == 0 && self.reserved == [0; 3]
@@ -94,24 +95,24 @@ fn info(buffer: &Buffer) -> ForebayBufferInfo {
     }
 }
 
-/// A C owner's context may be handed from thread to thread: that is part of the contract.
+/// The `context` of a [`ForebayReleaseFn`], which any thread may pass.
 struct Context(*mut c_void);
 
-// SAFETY: the pointer is not looked through here, and the callback's contract is that any thread may call it.
+// SAFETY: the pointer is not dereferenced here, and any thread may call the callback by its contract.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// A buffer around memory that is there already. With a resource, closing gives `ptr` back through it, on `stream`;
-/// with `release`, closing calls that with `context`, once; with neither, closing does nothing. The caller owns the
-/// object and frees it with `forebay_buffer_destroy`. Any thread.
+/// Makes a buffer of `bytes` bytes of existing memory at `ptr`. With a resource, closing the buffer frees `ptr` to it
+/// in the order of `stream`; with `release`, closing calls `release(context)` once; with neither, closing frees
+/// nothing. The caller owns the object and frees it with `forebay_buffer_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL with a size.
-/// Nothing is taken over then.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for both a resource and a release function, and for NULL `ptr` with a size.
+/// The caller then keeps the memory.
 ///
 /// # Safety
-/// `resource` is NULL or a live resource object that `ptr` came from; `bytes` bytes at `ptr` stay valid until the buffer
-/// is closed; `release` is NULL or may be called with `context` on any thread; `out` is NULL or may be written.
+/// `resource` is NULL or a live resource object that `ptr` came from; `bytes` bytes at `ptr` stay valid until the
+/// buffer is closed; `release` is NULL or may be called with `context` on any thread; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_buffer_from_handle(
     ptr: *mut c_void,
@@ -127,14 +128,11 @@ pub unsafe extern "C" fn forebay_buffer_from_handle(
         let out = unsafe { output(out, "out")? };
         let origin = match (resource.is_null(), release) {
             (false, Some(_)) => {
-                return Err(Error::invalid(
-                    "both a resource and a release function: the memory goes back to one of them",
-                )
-                .into());
+                return Err(Error::invalid("both a resource and a release function are given: pass one of them").into());
             }
             // SAFETY: as the caller promises.
             (false, None) => Origin::Resource(unsafe { ForebayResource::get(resource)? }.clone()),
-            (true, None) => Origin::Nobody,
+            (true, None) => Origin::Unowned,
             (true, Some(release)) => {
                 let context = Context(context);
                 Origin::Owner(Owner::new(move || {
@@ -150,7 +148,8 @@ pub unsafe extern "C" fn forebay_buffer_from_handle(
     })
 }
 
-/// Frees the object; closes the buffer if it is open. NULL is fine.
+/// Frees the object, and closes the buffer if it is open. NULL does nothing. Any thread, but no other call may use the
+/// object.
 ///
 /// # Safety
 /// `buffer` is NULL or came from this library, is not used after this call, and no other call on it is under way.
@@ -163,8 +162,8 @@ pub unsafe extern "C" fn forebay_buffer_destroy(buffer: *mut ForebayBuffer) {
     });
 }
 
-/// Gives the memory back in the order of the stream of its allocation. Twice is harmless. While DLPack tensors of the
-/// buffer are alive its memory stays, and goes back with the last of them. Any thread.
+/// Frees the buffer's memory in the order of the stream of its allocation. If DLPack tensors of the buffer are alive,
+/// the memory is freed with the last of them. A second call does nothing. Any thread.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; the stream of the allocation is alive.
@@ -176,10 +175,9 @@ pub unsafe extern "C" fn forebay_buffer_close(buffer: *mut ForebayBuffer) -> For
     })
 }
 
-/// `forebay_buffer_close` on the fast path alone, as `forebay_pool_try_free` frees. For callers that hold a lock which
-/// others need meanwhile, such as an interpreter's. Any thread.
+/// `forebay_buffer_close` without waiting, under the rules of `forebay_pool_try_free`. Any thread.
 ///
-/// Returns 1 if the buffer is closed, or 0: nothing happened then, and `forebay_buffer_close` does it or says why not.
+/// Returns 1 if the buffer is closed; or returns 0 and changes nothing: then call `forebay_buffer_close`.
 ///
 /// # Safety
 /// As `forebay_buffer_close`.
@@ -189,7 +187,7 @@ pub unsafe extern "C" fn forebay_buffer_try_close(buffer: *mut ForebayBuffer) ->
     guard::result(|| Ok(unsafe { ForebayBuffer::get(buffer)? }.try_close())).unwrap_or(false).into()
 }
 
-/// Closes as `forebay_buffer_close` does, in the order of `stream`.
+/// `forebay_buffer_close` in the order of `stream`, which must be alive in this call. Any thread.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `stream` names a living stream.
@@ -201,11 +199,12 @@ pub unsafe extern "C" fn forebay_buffer_close_on(buffer: *mut ForebayBuffer, str
     })
 }
 
-/// What is known of the buffer, also after it was closed. Any thread.
+/// Gives the properties of the buffer, also after it was closed. Set `size` and `version` of `out` before the call. Any
+/// thread.
 ///
 /// # Safety
-/// `buffer` is NULL or a live buffer object; `out` is NULL or points to a forebay_buffer_info whose `size` and `version`
-/// are set.
+/// `buffer` is NULL or a live buffer object; `out` is NULL or points to a forebay_buffer_info whose `size` and
+/// `version` are set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_buffer_get_info(
     buffer: *const ForebayBuffer,
@@ -219,7 +218,7 @@ pub unsafe extern "C" fn forebay_buffer_get_info(
     })
 }
 
-/// The resource that the buffer is of, as a new object that the caller owns. Any thread.
+/// Gives the buffer's resource, as a new object that the caller owns. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND for a buffer without one.
 ///
@@ -233,13 +232,13 @@ pub unsafe extern "C" fn forebay_buffer_get_resource(
     guard::status(|| {
         // SAFETY: as the caller promises.
         let (buffer, out) = unsafe { (ForebayBuffer::get(buffer)?, output(out, "out")?) };
-        let resource = buffer.resource().ok_or_else(|| Error::NotFound("the buffer is of no resource".into()))?;
+        let resource = buffer.resource().ok_or_else(|| Error::NotFound("the buffer has no resource".into()))?;
         out.write(ForebayResource::into_raw(resource.clone()));
         Ok(())
     })
 }
 
-/// Copies all of `src` into `dst`, on `stream`. Both stay open until the copy is done. Any thread.
+/// Queues a copy of all of `src` to `dst` on `stream`. Keep both open until the copy is done. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for sizes that differ.
 ///
@@ -258,7 +257,8 @@ pub unsafe extern "C" fn forebay_buffer_copy(
     })
 }
 
-/// Copies `src` into a new buffer that the resource of `src` allocates, on `stream`. The caller owns it. Any thread.
+/// Allocates a new buffer from the resource of `src` and queues a copy of `src` to it, both on `stream`. The caller
+/// owns the new buffer and frees it with `forebay_buffer_destroy`. Any thread.
 ///
 /// # Safety
 /// `src` is NULL or a live buffer object; `stream` names a living stream; `out` is NULL or may be written.
@@ -276,10 +276,11 @@ pub unsafe extern "C" fn forebay_buffer_clone(
     })
 }
 
-/// Repeats the low `width` bytes of `value` (1, 2 or 4; little end first) over the buffer, on `stream`. Any thread.
+/// Queues a fill of the buffer on `stream` with the low `width` bytes of `value`, repeated: 1, 2 or 4 bytes, in
+/// little-endian order. Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, a value with more bytes, and a size that is no multiple
-/// of the width.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for another width, for a value that does not fit, and if the buffer's size
+/// is not a multiple of the width.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `stream` names a living stream.

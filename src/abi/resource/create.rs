@@ -1,4 +1,4 @@
-//! Making memory resources. They use the driver of the shared pool; `forebay_pool_configure_shared` chooses it.
+//! Creating memory resources. They use the shared pool's driver, which `forebay_pool_configure_shared` selects.
 
 use std::sync::Arc;
 
@@ -23,11 +23,13 @@ pub(crate) fn driver() -> Result<Arc<dyn Driver>, Fault> {
     Ok(Arc::clone(shared()?.driver()))
 }
 
-/// The driver's stream-ordered pool of `device` as a resource. NULL options: the pool that is current, or the default
-/// one where none was set; the resource does not own it, and closing has no effect. The caller owns the object and
-/// frees it with `forebay_resource_destroy`. Any thread.
+/// Creates a resource on a stream-ordered pool of the driver on `device`, as cuda.core's DeviceMemoryResource is. NULL
+/// options: the device's current pool, which is the default pool unless the program set another; the resource does not
+/// own that pool, and closing the resource has no effect on it. The caller owns the object and frees it with
+/// `forebay_resource_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED where the driver has no pools, or cannot share them and `ipc_enabled` is 1.
+/// Returns FOREBAY_STATUS_UNSUPPORTED if the device has no stream-ordered pools, or if `ipc_enabled` is 1 and it cannot
+/// share them.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_device_resource_options_init`; `out` is NULL or may be written.
@@ -46,12 +48,12 @@ pub unsafe extern "C" fn forebay_device_resource_create(
     })
 }
 
-/// A stream-ordered pool of pinned host memory as a resource, for streams of every device. NULL options: the pool that
-/// is current, or the default one, not owned, for the current device. Where the driver has no host pools, Forebay's own
-/// pinned pool answers. A pool with IPC and without a `numa_id` lies on the node nearest to `device`; a `numa_id` is
-/// used in any case. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
+/// Creates a resource on a stream-ordered pool of pinned host memory, for streams of every device, as cuda.core's
+/// PinnedMemoryResource is. NULL options: the current or default pool, not owned, for the current device. If the driver
+/// has no host pools, the resource uses Forebay's own pinned pool. A pool with IPC and no `numa_id` lies on the NUMA
+/// node nearest to `device`. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
-/// Memory of the driver's pools is ready in stream order: the host waits for the stream before it touches it. Memory of
+/// Memory of a driver pool is ready in stream order: synchronize the stream before the host uses it. Memory of
 /// Forebay's own pool is ready at once.
 ///
 /// # Safety
@@ -70,9 +72,9 @@ pub unsafe extern "C" fn forebay_pinned_resource_create(
     })
 }
 
-/// A pool of managed memory as a resource. NULL options: the pool that is current, or the default one, not owned. Where
-/// the driver has no such pools (before CUDA 13), each allocation is the driver's own (cuMemAllocManaged). The caller
-/// owns the object and frees it with `forebay_resource_destroy`. Any thread.
+/// Creates a resource on a pool of managed memory, as cuda.core's ManagedMemoryResource is. NULL options: the current
+/// or default pool, not owned. If the driver has no managed pools (before CUDA 13), each allocation is a call of
+/// cuMemAllocManaged. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_managed_resource_options_init`; `out` is NULL or may be written.
@@ -93,7 +95,8 @@ pub unsafe extern "C" fn forebay_managed_resource_create(
     })
 }
 
-/// Virtual memory as a resource: each buffer has addresses of its own and can grow. NULL options: the defaults of
+/// Creates a resource of virtual memory, as cuda.core's VirtualMemoryResource is: each buffer has its own range of
+/// addresses and can grow (`forebay_resource_modify_allocation`). NULL options: the defaults of
 /// `forebay_virtual_resource_options_init`. Sizes are rounded up to the granularity (2 MiB on current GPUs). The caller
 /// owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
@@ -121,9 +124,9 @@ pub unsafe extern "C" fn forebay_virtual_resource_create(
     })
 }
 
-/// Page-locked host memory (cuMemHostAlloc) as a resource, without streams: memory is ready at once, and giving it back
-/// waits for the whole device. NULL options: portable and mapped, for the current device. The caller owns the object
-/// and frees it with `forebay_resource_destroy`. Any thread.
+/// Creates a resource of page-locked host memory (cuMemHostAlloc), not stream-ordered: memory is ready at once, and
+/// freeing it waits on the host for all work of the device. NULL options: portable and mapped, for the current device.
+/// The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or filled by `forebay_host_resource_options_init`; `out` is NULL or may be written.
@@ -144,8 +147,9 @@ pub unsafe extern "C" fn forebay_host_resource_create(
     })
 }
 
-/// One device's part of a Forebay pool as a resource; it holds the pool. Memory of a pinned pool is ready for the host
-/// at once. The caller owns the object and frees it with `forebay_resource_destroy`. Any thread.
+/// Creates a resource on the part of a Forebay pool that belongs to `device`. The resource keeps the pool alive. Memory
+/// of a pinned pool is ready for the host at once. The caller owns the object and frees it with
+/// `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `pool` is NULL or a live pool object; `out` is NULL or may be written.

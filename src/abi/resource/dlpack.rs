@@ -1,5 +1,5 @@
-//! DLPack: tensors of other libraries made of buffers, and buffers made of theirs. The structs are DLPack's own
-//! (dlpack.h), 1.x and the one before.
+//! DLPack: exports buffers as tensors, and imports tensors of other libraries as buffers. The structs are those of
+//! dlpack.h, of version 1.x and of the versions before 1.0.
 
 use std::ffi::c_void;
 
@@ -12,8 +12,11 @@ use crate::abi::core::status::ForebayStatus;
 use crate::abi::python::exception;
 use crate::resource::buffer::{Buffer, Tensor, export, export_legacy};
 
-/// A tensor of the buffer: one dimension of signed bytes. Whoever takes it calls its deleter once; until then the
-/// memory stays, also when the buffer is closed. Ordering the work of both sides is the caller's. Any thread.
+/// Exports the buffer as a tensor of one dimension and type int8. The caller owns the tensor and calls its deleter
+/// once, or passes it to a library that does; until then the memory stays, also if the buffer is closed. The caller
+/// orders the work of both sides. Any thread.
+///
+/// Returns FOREBAY_STATUS_CLOSED for a closed buffer.
 ///
 /// # Safety
 /// `buffer` is NULL or a live buffer object; `out` is NULL or may be written.
@@ -30,7 +33,7 @@ pub unsafe extern "C" fn forebay_buffer_to_dlpack(
     })
 }
 
-/// The same as the struct of DLPack before 1.0.
+/// `forebay_buffer_to_dlpack` with the struct of DLPack before 1.0.
 ///
 /// # Safety
 /// As `forebay_buffer_to_dlpack`.
@@ -47,15 +50,15 @@ pub unsafe extern "C" fn forebay_buffer_to_dlpack_legacy(
     })
 }
 
-/// A buffer of a tensor's memory: CUDA, pinned, managed or host memory, any shape and type, contiguous in C order. On
-/// success it takes the tensor over and calls its deleter when it is closed; else the tensor stays the caller's.
-/// `stream` is what close is ordered by. Any thread.
+/// Imports a tensor as a buffer: CUDA, pinned, managed or host memory of any shape and type, contiguous in C order. On
+/// success the buffer owns the tensor and calls its deleter when it is closed, in the order of `stream`; on failure the
+/// caller keeps the tensor. The caller owns the buffer and frees it with `forebay_buffer_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device, and read-only
-/// tensors; FOREBAY_STATUS_INVALID_ARGUMENT for one that is not contiguous.
+/// Returns FOREBAY_STATUS_UNSUPPORTED for another major version of DLPack, another kind of device and a read-only
+/// tensor; FOREBAY_STATUS_INVALID_ARGUMENT for a tensor that is not contiguous.
 ///
 /// # Safety
-/// `tensor` is NULL or valid, and nobody else calls its deleter if this succeeds; `out` is NULL or may be written.
+/// `tensor` is NULL or valid, and only the buffer calls its deleter if this succeeds; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_buffer_from_dlpack(
     tensor: *mut DLManagedTensorVersioned,
@@ -68,7 +71,7 @@ pub unsafe extern "C" fn forebay_buffer_from_dlpack(
     })
 }
 
-/// The same for the struct of DLPack before 1.0.
+/// `forebay_buffer_from_dlpack` with the struct of DLPack before 1.0.
 ///
 /// # Safety
 /// As `forebay_buffer_from_dlpack`.
@@ -98,12 +101,12 @@ unsafe fn take(tensor: Tensor, is_null: bool, stream: *mut c_void, out: *mut *mu
     Ok(())
 }
 
-/// A destructor for Python capsules that hold a tensor of this library and are named "dltensor" or
-/// "dltensor_versioned": calls the tensor's deleter, unless somebody has consumed it and renamed the capsule. Holds
-/// Python's lock, as every destructor of a capsule does. Pass its address to PyCapsule_New.
+/// Destructor of Python capsules that hold a tensor of this library and are named "dltensor" or "dltensor_versioned";
+/// pass its address to PyCapsule_New. It calls the tensor's deleter, unless a consumer took the tensor and renamed the
+/// capsule. It runs with the GIL held, as every capsule destructor does.
 ///
 /// # Safety
-/// `capsule` is a Python capsule, and Python's lock is held.
+/// `capsule` is a Python capsule, and the GIL is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_dlpack_capsule_delete(capsule: *mut c_void) {
     let _ = guard::status(|| {
@@ -112,7 +115,7 @@ pub unsafe extern "C" fn forebay_dlpack_capsule_delete(capsule: *mut c_void) {
             unsafe { exception::capsule(capsule, c"dltensor_versioned") }.cast::<DLManagedTensorVersioned>();
         // SAFETY: as the caller promises.
         let legacy = unsafe { exception::capsule(capsule, c"dltensor") }.cast::<DLManagedTensor>();
-        // SAFETY: a capsule of such a name that was not renamed holds a live tensor, which nobody else deletes.
+        // SAFETY: a capsule that still has such a name holds a live tensor, which no consumer has taken.
         unsafe {
             if let Some(delete) = versioned.as_ref().and_then(|tensor| tensor.deleter) {
                 delete(versioned);

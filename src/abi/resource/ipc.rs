@@ -1,8 +1,8 @@
-//! Memory between processes of one user.
+//! Sharing memory between processes of one user.
 //!
-//! Pools of the driver go by file descriptor and their buffers by 64 bytes. Everything else of this library goes by a
-//! descriptor of 256 bytes, through an exchange service that each exporting process runs: physical memory as file
-//! descriptors over a UNIX socket. It needs no rights over the other process.
+//! A driver pool is shared as a file descriptor, and each of its buffers by 64 bytes. All other memory is named by a
+//! descriptor of 256 bytes. Each exporting process runs an exchange service, a thread that sends physical memory as
+//! file descriptors over a UNIX socket. Neither process needs rights over the other.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -21,12 +21,12 @@ use crate::resource::driver_pool::{self, DriverPool};
 use crate::resource::ipc::{DESCRIPTOR_BYTES, Descriptor, serve};
 use crate::resource::memory_resource::Kind;
 
-/// Names memory of one process for another: plain bytes, which may be stored and sent in any way. Whoever of the same
-/// user has them can map the memory.
+/// Names memory of this process for another process: plain bytes, which may be stored and sent in any way. Every
+/// process of the same user that has the bytes can map the memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayIpcDescriptor {
-    /// Not to be looked into.
+    /// Opaque.
     pub bytes: [u8; 256],
 }
 
@@ -42,12 +42,12 @@ unsafe fn uuid(uuid: *const u8) -> Result<Uuid, Fault> {
 
 // ---- pools -------------------------------------------------------------------------------------------
 
-/// The file descriptor and the uuid of a pool made with `ipc_enabled`, for another process: send both, the descriptor
-/// by SCM_RIGHTS or as your platform does. It is close-on-exec, and the resource owns and closes it; duplicate it to
-/// keep it. `uuid` has room for 16 bytes. Any thread.
+/// Gives the file descriptor and the uuid of a pool created with `ipc_enabled`. Send both to another process, the file
+/// descriptor by SCM_RIGHTS. The resource owns the file descriptor, which is close-on-exec, and closes it; duplicate it
+/// to keep it. `uuid` points to 16 bytes. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool without IPC and for a mapped one, FOREBAY_STATUS_UNSUPPORTED for a
-/// resource that is not a pool of the driver: its buffers are shared one by one.
+/// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool without IPC and for a mapped pool, FOREBAY_STATUS_UNSUPPORTED for a
+/// resource that is not a driver pool: share its buffers one by one (`forebay_buffer_get_ipc_descriptor`).
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; the outputs are NULL or may be written.
@@ -72,14 +72,18 @@ pub unsafe extern "C" fn forebay_resource_get_allocation_handle(
 }
 
 fn not_a_pool() -> Error {
-    Error::Unsupported("the resource is not a pool of the driver: share its buffers one by one".into())
+    Error::Unsupported("the resource is not a driver pool: share its buffers one by one".into())
 }
 
-/// Maps a pool of another process: a resource that owns the mapping, refuses to allocate, and takes that pool's
-/// buffers. `kind` is FOREBAY_RESOURCE_KIND_DEVICE or _PINNED, as at the exporter; `device` the memory's, or for pinned
-/// memory the one in whose context calls are made, -1 for the current device. `fd` stays the caller's, who may close it
-/// after the call. NULL `uuid`: the pool's name is not known; with a name that is registered already, that resource is
-/// given and `fd` is not looked at. A named pool is registered. Any thread.
+/// Maps a pool of another process: gives a resource that owns the mapping, imports that pool's buffers, and cannot
+/// allocate.
+///
+/// `kind` is FOREBAY_RESOURCE_KIND_DEVICE or FOREBAY_RESOURCE_KIND_PINNED, the same as in the exporting process.
+/// `device` is the device of the memory; for pinned memory it is the device in whose context calls are made, -1 for the
+/// current device. The caller keeps `fd` and may close it after the call. `uuid` registers the mapped pool, so that
+/// `forebay_buffer_from_ipc_descriptor` finds it; if a pool is registered under this uuid already, `out` receives that
+/// resource and `fd` is not used. NULL `uuid`: not registered. The caller owns the object and frees it with
+/// `forebay_resource_destroy`. Any thread.
 ///
 /// # Safety
 /// `uuid` is NULL or points to 16 bytes; `out` is NULL or may be written.
@@ -99,7 +103,7 @@ pub unsafe extern "C" fn forebay_resource_from_allocation_handle(
             kind if kind == ForebayResourceKind::Pinned as u32 => Kind::Pinned,
             kind => {
                 return Err(Error::invalid(format_args!(
-                    "kind is {kind}: pools are shared of devices ({}) and of pinned memory ({})",
+                    "kind is {kind}; it takes {} (device) or {} (pinned memory)",
                     ForebayResourceKind::Device as u32,
                     ForebayResourceKind::Pinned as u32
                 ))
@@ -107,7 +111,7 @@ pub unsafe extern "C" fn forebay_resource_from_allocation_handle(
             }
         };
         if fd < 0 {
-            return Err(Error::invalid(format_args!("fd is {fd}, which is no file descriptor")).into());
+            return Err(Error::invalid(format_args!("fd is {fd}; it takes an open file descriptor, 0 or more")).into());
         }
         // SAFETY: as the caller promises.
         let name = if uuid.is_null() { None } else { Some(unsafe { self::uuid(uuid)? }) };
@@ -120,9 +124,9 @@ pub unsafe extern "C" fn forebay_resource_from_allocation_handle(
     })
 }
 
-/// Registers a mapped pool under the uuid of the pool, so that its buffers find it. `out` is the resource to use: the
-/// one that was registered before under that key, if it is still held by anybody, else this one; a new object, the
-/// caller's. The registry keeps nothing alive. Any thread.
+/// Registers a mapped pool under its uuid, so that `forebay_buffer_from_ipc_descriptor` finds it. `out` receives the
+/// resource to use, as a new object that the caller owns: the resource that is already registered under this uuid if it
+/// is still alive, otherwise `resource`. The registry keeps no resource alive. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a pool of this process.
 ///
@@ -145,7 +149,7 @@ pub unsafe extern "C" fn forebay_resource_register(
     })
 }
 
-/// The mapped pool that is registered under a uuid, as a new object that the caller owns. Any thread.
+/// Gives the mapped pool that is registered under `uuid`, as a new object that the caller owns. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_FOUND if there is none.
 ///
@@ -168,16 +172,16 @@ pub unsafe extern "C" fn forebay_resource_from_registry(
 
 // ---- buffers -----------------------------------------------------------------------------------------
 
-/// Starts this process's exchange service: a thread that answers other processes of this user. Exporting starts it too.
-/// Again is harmless. Any thread.
+/// Starts this process's exchange service, a thread that sends exported memory to other processes of this user. The
+/// first export starts it, too. Further calls do nothing. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_ipc_serve() -> ForebayStatus {
     guard::status(|| Ok(serve()?))
 }
 
-/// Names the buffer for other processes. Keep it open until they have mapped it; what is mapped stays valid whatever
-/// becomes of this process. Asking again gives the same descriptor. Memory of pools comes in chunks: who maps a buffer
-/// can reach other blocks in the same chunks. Any thread.
+/// Gives a descriptor that names the buffer for other processes. Keep the buffer open until they have mapped it; mapped
+/// memory stays valid also after this process has ended. A second call gives the same descriptor. Memory of pools is
+/// shared in whole chunks, so a process that maps a buffer can reach other blocks in the same chunks. Any thread.
 ///
 /// Returns FOREBAY_STATUS_NOT_PERMITTED for a resource without IPC, FOREBAY_STATUS_UNSUPPORTED for memory that cannot
 /// be shared, such as a Forebay pool's on a device without virtual memory management.
@@ -203,15 +207,15 @@ unsafe fn decode(descriptor: *const ForebayIpcDescriptor, bytes: u64) -> Result<
     if descriptor.is_null() {
         return Err(Fault::Null("descriptor"));
     }
-    // More than a descriptor is refused by its length, not read.
+    // `Descriptor::decode` refuses another length; one byte more is enough for that.
     let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(DESCRIPTOR_BYTES + 1);
     // SAFETY: as the caller promises.
     let bytes = unsafe { std::slice::from_raw_parts(descriptor.cast::<u8>(), length) };
     Ok(Descriptor::decode(bytes)?)
 }
 
-/// The size in bytes of the buffer that a descriptor names. It is what the descriptor says: an import compares it with
-/// the memory. Any thread.
+/// Gives the size in bytes of the buffer that a descriptor names. The size is read from the descriptor and not
+/// verified; an import compares it with the memory. Any thread.
 ///
 /// Returns FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
 ///
@@ -232,18 +236,22 @@ pub unsafe extern "C" fn forebay_ipc_descriptor_size(
     })
 }
 
-/// The buffer that another process named; `forebay_buffer_get_info` says by which way it came. Closing it lets go of
-/// the memory here and nowhere else. `resource`: for a pool's buffer the mapped pool, or NULL if that is registered;
-/// for memory in pieces NULL, or a virtual memory resource whose device and peers get the access that it gives. The
-/// descriptor is checked, not trusted. Works in the exporting process too, but for pools and legacy handles. Any
-/// thread; waits for the exporter, at most 10 s for each answer.
+/// Maps the memory that a descriptor of another process names, as a buffer; `forebay_buffer_get_info` gives the path
+/// that it took. Closing the buffer unmaps it in this process only.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for memory that was freed and a pool that is not mapped, FOREBAY_STATUS_PEER for an
-/// exporter that is gone, FOREBAY_STATUS_NOT_PERMITTED for one of another user.
+/// `resource`: for a buffer of a driver pool, the mapped pool, or NULL if that is registered. For other memory NULL, or
+/// a virtual memory resource, whose device and peers then get the access in its options. The descriptor is checked, not
+/// trusted. In the exporting process itself, buffers of driver pools and legacy handles cannot be imported. The call
+/// waits for the exporting process, at most 10 s for each answer. The caller owns the buffer and frees it with
+/// `forebay_buffer_destroy`. Any thread.
+///
+/// Returns FOREBAY_STATUS_NOT_FOUND for memory that was freed and for a pool that is not mapped, FOREBAY_STATUS_PEER if
+/// the exporting process has ended, FOREBAY_STATUS_NOT_PERMITTED if it belongs to another user,
+/// FOREBAY_STATUS_INVALID_ARGUMENT for bytes that are no descriptor.
 ///
 /// # Safety
-/// `resource` is NULL or a live resource object; `descriptor` is NULL or points to `bytes` bytes; `stream` names a living
-/// stream; `out` is NULL or may be written.
+/// `resource` is NULL or a live resource object; `descriptor` is NULL or points to `bytes` bytes; `stream` names a
+/// living stream; `out` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_buffer_from_ipc_descriptor(
     resource: *mut ForebayResource,
@@ -265,8 +273,9 @@ pub unsafe extern "C" fn forebay_buffer_from_ipc_descriptor(
     })
 }
 
-/// Names the memory from `ptr`, anywhere in a live block of a Forebay pool, to the block's end for other processes, as
-/// `forebay_buffer_get_ipc_descriptor` does. Freeing the block ends it. Any thread.
+/// Gives a descriptor, as `forebay_buffer_get_ipc_descriptor` does, for the memory of a Forebay pool from `ptr`, which
+/// may point anywhere into a live block, to the end of that block. Freeing the block makes the descriptor invalid. Any
+/// thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE for a pointer that is not in a live block, FOREBAY_STATUS_UNSUPPORTED on a device
 /// without virtual memory management.
@@ -287,8 +296,8 @@ pub unsafe extern "C" fn forebay_ipc_export(
     })
 }
 
-/// Names `bytes` bytes at `ptr` of plain device memory (cuMemAlloc, cudaMalloc) for other processes, by a legacy
-/// handle. Any thread.
+/// Gives a descriptor for `bytes` bytes at `ptr` of memory from cuMemAlloc or cudaMalloc, as a legacy handle
+/// (cuIpcGetMemHandle). Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for memory without such a handle.
 ///

@@ -1,4 +1,4 @@
-//! Memory resources, buffers, and what passes between processes.
+//! Memory resources, buffers, DLPack, and sharing between processes.
 
 pub mod buffer;
 pub mod create;

@@ -14,10 +14,10 @@ use crate::resource::buffer::Buffer;
 use crate::resource::memory_resource::{Info, Kind};
 use crate::units::DeviceId;
 
-/// Layout of `forebay_resource_info` and `forebay_buffer_info`.
+/// Version of the layout of `forebay_resource_info` and of `forebay_buffer_info`.
 pub const FOREBAY_INFO_VERSION: u32 = 1;
 
-/// What is known of a resource. Set `size` and `version` before asking.
+/// Properties of a resource, from `forebay_resource_get_info`. The caller sets `size` and `version` before the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayResourceInfo {
@@ -27,11 +27,11 @@ pub struct ForebayResourceInfo {
     pub version: u32,
     /// A FOREBAY_RESOURCE_KIND_*.
     pub kind: u32,
-    /// The device that the memory belongs to; -1 for memory of the host.
+    /// The device of the memory; -1 for host memory.
     pub device_id: i32,
-    /// The NUMA node that pinned memory lies on; -1: left to the system, or not memory of the host.
+    /// The NUMA node of pinned memory; -1: chosen by the system, or not host memory.
     pub numa_id: i32,
-    /// 1: closing the resource ends the pool behind it. 0: closing has no effect.
+    /// 1: closing the resource ends its pool. 0: closing has no effect on the pool.
     pub is_handle_owned: u32,
     /// 1: kernels can use the memory.
     pub is_device_accessible: u32,
@@ -41,21 +41,21 @@ pub struct ForebayResourceInfo {
     pub is_managed: u32,
     /// 1: the memory can be shared with other processes.
     pub is_ipc_enabled: u32,
-    /// 1: another process's pool, mapped here; nothing can be allocated from it.
+    /// 1: a pool of another process, mapped here; it cannot allocate.
     pub is_mapped: u32,
-    /// 1: it was closed.
+    /// 1: the resource is closed.
     pub is_closed: u32,
-    /// 1: `uuid` says something.
+    /// 1: `uuid` is valid.
     pub has_uuid: u32,
-    /// A FOREBAY_LOCATION_*: where managed memory lies by preference.
+    /// A FOREBAY_LOCATION_*: the preferred location of managed memory.
     pub preferred_location_type: u32,
-    /// The device or NUMA node of it; -1: none.
+    /// The device or NUMA node of the preferred location; -1: none.
     pub preferred_location: i32,
     /// Zero.
     pub reserved0: u32,
-    /// The pool's name among processes.
+    /// The uuid that names a shared pool in all processes.
     pub uuid: [u8; 16],
-    /// The CUmemoryPool; 0 where there is none.
+    /// The CUmemoryPool; 0 for none.
     pub handle: u64,
     /// Zero.
     pub reserved: [u64; 4],
@@ -64,7 +64,8 @@ pub struct ForebayResourceInfo {
 // SAFETY: the struct is `repr(C)` and begins with `size` and `version`.
 unsafe impl Versioned for ForebayResourceInfo {
     const VERSION: u32 = FOREBAY_INFO_VERSION;
-    const NAMES: (&'static str, &'static str) = ("forebay_resource_info", "set its size and version before the call");
+    const NAME_AND_ADVICE: (&'static str, &'static str) =
+        ("forebay_resource_info", "set its size and version before the call");
 
     fn is_clean(&self) -> bool {
         self.reserved0 == 0 && self.reserved == [0; 4]
@@ -128,11 +129,11 @@ fn attribute(number: u32) -> Result<PoolAttribute, Fault> {
 
 fn peer(ordinal: i32) -> Result<DeviceId, Fault> {
     let device = u32::try_from(ordinal).map(DeviceId);
-    device.map_err(|_| Error::invalid(format_args!("peer is {ordinal}: devices are counted from 0")).into())
+    device.map_err(|_| Error::invalid(format_args!("peer_device is {ordinal}: devices are counted from 0")).into())
 }
 
-/// Frees the object. The resource itself lives as long as other objects and open buffers refer to it; a pool that it
-/// owns ends with it. NULL is fine.
+/// Frees the object. The resource lives as long as other objects or open buffers refer to it; a pool that it owns ends
+/// with it. NULL does nothing. Any thread, but no other call may use the object.
 ///
 /// # Safety
 /// `resource` is NULL or came from this library, is not used after this call, and no other call on it is under way.
@@ -145,9 +146,9 @@ pub unsafe extern "C" fn forebay_resource_destroy(resource: *mut ForebayResource
     });
 }
 
-/// Ends the resource: allocations from it answer FOREBAY_STATUS_CLOSED from now on, and a pool that it owns goes back
-/// to the system with its last block. Open buffers can still be used and closed. Twice is harmless; no effect on a pool
-/// that is not owned. Any thread.
+/// Closes the resource: allocations from it return FOREBAY_STATUS_CLOSED from now on, and a pool that it owns is
+/// destroyed with its last block. Open buffers can still be used and closed. A pool that the resource does not own is
+/// not affected. A second call does nothing. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object.
@@ -159,11 +160,12 @@ pub unsafe extern "C" fn forebay_resource_close(resource: *mut ForebayResource) 
     })
 }
 
-/// Allocates `bytes`, usable by work queued on `stream` from now on, as a buffer that the caller owns and frees with
-/// `forebay_buffer_destroy`. NULL is the legacy default stream. A size that comes in granules is rounded up, and so is
-/// the buffer's. 0 bytes give a buffer at NULL. Any thread.
+/// Allocates `bytes` bytes as a buffer that work queued on `stream` from now on may use. NULL is the legacy default
+/// stream. The size of the buffer may be larger: some resources round sizes up. 0 bytes give a buffer at NULL. The
+/// caller owns the buffer and frees it with `forebay_buffer_destroy`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_OUT_OF_MEMORY, FOREBAY_STATUS_CLOSED, FOREBAY_STATUS_NOT_PERMITTED for a mapped pool.
+/// Returns FOREBAY_STATUS_OUT_OF_MEMORY; FOREBAY_STATUS_CLOSED for a closed resource; FOREBAY_STATUS_NOT_PERMITTED for
+/// a mapped pool.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `stream` names a living stream; `out` is NULL or may be written.
@@ -182,11 +184,10 @@ pub unsafe extern "C" fn forebay_resource_allocate(
     })
 }
 
-/// `forebay_resource_allocate` on the fast path alone, as `forebay_pool_try_malloc` allocates. Only a resource of a
-/// Forebay pool has one. For callers that hold a lock which others need meanwhile, such as an interpreter's. Any
-/// thread.
+/// `forebay_resource_allocate` without waiting, under the rules of `forebay_pool_try_malloc`. Only a resource on a
+/// Forebay pool can; every other one returns 0. Any thread.
 ///
-/// Returns 1 and writes `out`, or 0: nothing happened then, and `forebay_resource_allocate` does it or says why not.
+/// Returns 1 and writes `out`; or returns 0 and changes nothing: then call `forebay_resource_allocate`.
 ///
 /// # Safety
 /// As `forebay_resource_allocate`.
@@ -206,8 +207,8 @@ pub unsafe extern "C" fn forebay_resource_try_allocate(
     done.unwrap_or(false).into()
 }
 
-/// As `forebay_resource_allocate`, but a bare pointer, to be given back with `forebay_resource_deallocate`. 0 bytes
-/// give NULL. Any thread.
+/// `forebay_resource_allocate` that gives a pointer instead of a buffer. The caller owns the memory and frees it with
+/// `forebay_resource_deallocate`. 0 bytes give NULL. Any thread.
 ///
 /// # Safety
 /// As `forebay_resource_allocate`.
@@ -226,12 +227,11 @@ pub unsafe extern "C" fn forebay_resource_allocate_pointer(
     })
 }
 
-/// Gives back what `forebay_resource_allocate_pointer` gave, in the order of `stream`, also after the resource was
-/// closed. `bytes` is not needed and not trusted. NULL `ptr` is fine. Any thread.
+/// Frees memory from `forebay_resource_allocate_pointer` of the same resource in the order of `stream`, also after the
+/// resource was closed. `bytes` is ignored. NULL `ptr` does nothing. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE for what that function of this resource did not give, as the memory of a buffer,
-/// also one that `forebay_buffer_from_handle` made of the pointer, and for what was given back before. Nothing changes
-/// then.
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, for any other pointer: one that was freed before, or the
+/// memory of a buffer, also of a buffer that `forebay_buffer_from_handle` made from the pointer.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `stream` names a living stream.
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn forebay_resource_deallocate(
     })
 }
 
-/// The same in the order of the stream of the allocation. Any thread.
+/// `forebay_resource_deallocate` in the order of the stream of the allocation, which must be alive. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; the stream of the allocation is alive.
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn forebay_resource_deallocate_pointer(
     })
 }
 
-/// What is known of the resource. Any thread.
+/// Gives the properties of the resource. Set `size` and `version` of `out` before the call. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `out` is NULL or points to a forebay_resource_info whose `size` and
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn forebay_resource_get_info(
     })
 }
 
-/// Reads an attribute of the pool behind the resource: a FOREBAY_ATTRIBUTE_*. Any thread.
+/// Reads an attribute of the resource's pool: `number` is a FOREBAY_ATTRIBUTE_*. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for a resource without a pool.
 ///
@@ -303,10 +303,11 @@ pub unsafe extern "C" fn forebay_resource_get_attribute(
     })
 }
 
-/// Writes an attribute: the three REUSE_* (0 or 1), RELEASE_THRESHOLD (bytes), and the two *_HIGH (0 only). Any thread.
+/// Writes an attribute of the resource's pool: the three REUSE_* (0 or 1), RELEASE_THRESHOLD (bytes) and the two *_HIGH
+/// (0 only). Any thread.
 ///
-/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for what can only be read and for a value out of range,
-/// FOREBAY_STATUS_UNSUPPORTED where the pool has no such choice.
+/// Returns FOREBAY_STATUS_INVALID_ARGUMENT for a read-only attribute and for a value out of range,
+/// FOREBAY_STATUS_UNSUPPORTED if the pool does not have the attribute.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object.
@@ -323,7 +324,7 @@ pub unsafe extern "C" fn forebay_resource_set_attribute(
     })
 }
 
-/// What device `peer` may do with the resource's memory: a FOREBAY_ACCESS_*. Any thread.
+/// Gives the access of device `peer_device` to the resource's memory: a FOREBAY_ACCESS_*. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object; `access` is NULL or may be written.
@@ -346,10 +347,11 @@ pub unsafe extern "C" fn forebay_resource_get_peer_access(
     })
 }
 
-/// Says what device `peer` may do with the resource's memory, live blocks included. Any thread.
+/// Sets the access of device `peer_device` to the resource's memory, live blocks included: a FOREBAY_ACCESS_*. Any
+/// thread.
 ///
-/// Returns FOREBAY_STATUS_UNSUPPORTED where the devices cannot reach each other, or where the resource's options have
-/// settled it.
+/// Returns FOREBAY_STATUS_UNSUPPORTED if `peer_device` cannot reach the memory, or if the resource's options fix the
+/// access.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object. No queued work of `peer` uses what it loses.
@@ -366,7 +368,8 @@ pub unsafe extern "C" fn forebay_resource_set_peer_access(
     })
 }
 
-/// Gives idle memory back to the system until at most `keep` bytes are held. Any thread.
+/// Gives idle memory back to the system until the resource's pool holds at most `keep` bytes. Does nothing for a
+/// resource without a pool. Any thread.
 ///
 /// # Safety
 /// `resource` is NULL or a live resource object.
@@ -378,18 +381,20 @@ pub unsafe extern "C" fn forebay_resource_trim(resource: *mut ForebayResource, k
     })
 }
 
-/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity; contents are
-/// kept, as far as it reaches. All or nothing. The buffer keeps its address where the addresses behind it are free,
-/// which they are up to the device's memory or twice the first size; else it moves, and the old address is unmapped
-/// once `stream` has done what it was given. Shrinking waits for `stream` too. NULL config: the resource's own options.
-/// Descriptors of the buffer for other processes end with the change. Any thread.
+/// Changes the size of a buffer of virtual memory to `new_size` bytes, rounded up to the granularity. The contents are
+/// kept up to the smaller size. A call that fails leaves the buffer unchanged.
+///
+/// The buffer keeps its address if the addresses behind it are free, which they are up to the size of the device's
+/// memory or twice the buffer's first size. Otherwise it moves: the old addresses are unmapped once the work queued on
+/// `stream` is done. Shrinking waits for `stream`, too. NULL `config`: the resource's own options. Descriptors of the
+/// buffer for other processes become invalid. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED for a resource of another kind, FOREBAY_STATUS_INVALID_ARGUMENT for a buffer of
 /// another resource, FOREBAY_STATUS_BUSY while a DLPack tensor of the buffer is alive.
 ///
 /// # Safety
-/// The objects are NULL or live; `config` is NULL or filled by `forebay_virtual_resource_options_init`; `stream` names a
-/// living stream.
+/// The objects are NULL or live; `config` is NULL or filled by `forebay_virtual_resource_options_init`; `stream` names
+/// a living stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_resource_modify_allocation(
     resource: *mut ForebayResource,

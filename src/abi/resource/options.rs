@@ -1,4 +1,4 @@
-//! What memory resources are made with.
+//! Options of memory resources.
 
 use crate::abi::core::enums::{
     ForebayAccess, ForebayAllocationType, ForebayGranularity, ForebayHandleType, ForebayLocation, ForebayPoolSource,
@@ -13,10 +13,10 @@ use crate::resource::driver_pool::{DeviceOptions, ManagedOptions, PinnedOptions,
 use crate::resource::virtual_memory::{VirtualLocation, VirtualOptions};
 use crate::units::DeviceId;
 
-/// Layout of the option structs below.
+/// Version of the layout of the option structs below.
 pub const FOREBAY_RESOURCE_OPTIONS_VERSION: u32 = 1;
 
-/// For `forebay_device_resource_create`.
+/// Options of `forebay_device_resource_create`, filled by `forebay_device_resource_options_init`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayDeviceResourceOptions {
@@ -24,19 +24,19 @@ pub struct ForebayDeviceResourceOptions {
     pub size: u32,
     /// FOREBAY_RESOURCE_OPTIONS_VERSION.
     pub version: u32,
-    /// A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+    /// A FOREBAY_POOL_SOURCE_*. `ipc_enabled` and `max_size` apply to new pools only.
     pub source: u32,
     /// 1: the pool can be shared with other processes.
     pub ipc_enabled: u32,
-    /// Most bytes that the pool holds; 0: the driver's own limit.
+    /// The most bytes that the pool may hold; 0: the driver's limit.
     pub max_size: u64,
-    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. The caller owns it; it must live as long as the resource.
     pub handle: u64,
     /// Zero.
     pub reserved: [u64; 4],
 }
 
-/// For `forebay_pinned_resource_create`.
+/// Options of `forebay_pinned_resource_create`, filled by `forebay_pinned_resource_options_init`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayPinnedResourceOptions {
@@ -44,28 +44,28 @@ pub struct ForebayPinnedResourceOptions {
     pub size: u32,
     /// FOREBAY_RESOURCE_OPTIONS_VERSION.
     pub version: u32,
-    /// A FOREBAY_POOL_SOURCE_*. The fields below are for new pools.
+    /// A FOREBAY_POOL_SOURCE_*. `ipc_enabled`, `max_size` and `numa_id` apply to new pools only.
     pub source: u32,
     /// 1: the pool can be shared with other processes.
     pub ipc_enabled: u32,
-    /// The NUMA node that the memory lies on. -1: with IPC the node nearest to `device`, else left to the system.
+    /// The NUMA node of the memory. -1: with IPC the node nearest to `device`, otherwise chosen by the system.
     pub numa_id: i32,
-    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+    /// The device in whose context the pool's calls are made. -1: the current device, or device 0 if no context is
     /// current. Streams of every device can be used.
     pub device: i32,
-    /// 1: Forebay's own pinned pool, whatever the driver has.
+    /// 1: Forebay's own pinned pool, even if the driver has host pools.
     pub own_pool: u32,
     /// Zero.
     pub reserved0: u32,
-    /// Most bytes that the pool holds; 0: the driver's own limit.
+    /// The most bytes that the pool may hold; 0: the driver's limit.
     pub max_size: u64,
-    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. The caller owns it; it must live as long as the resource.
     pub handle: u64,
     /// Zero.
     pub reserved: [u64; 4],
 }
 
-/// For `forebay_managed_resource_create`.
+/// Options of `forebay_managed_resource_create`, filled by `forebay_managed_resource_options_init`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayManagedResourceOptions {
@@ -75,21 +75,22 @@ pub struct ForebayManagedResourceOptions {
     pub version: u32,
     /// A FOREBAY_POOL_SOURCE_*.
     pub source: u32,
-    /// Where the memory lies by preference: FOREBAY_LOCATION_NONE, _DEVICE, _HOST or _HOST_NUMA.
+    /// The preferred location of the memory: FOREBAY_LOCATION_NONE, FOREBAY_LOCATION_DEVICE, FOREBAY_LOCATION_HOST or
+    /// FOREBAY_LOCATION_HOST_NUMA.
     pub preferred_location_type: u32,
-    /// The device or the NUMA node of it; -1 for a node: the one nearest to `device`.
+    /// The device or the NUMA node of the preferred location. For a NUMA node, -1 means the node nearest to `device`.
     pub preferred_location: i32,
-    /// In whose context the pool's calls are made. -1: the current device's, which is device 0's where no context is
+    /// The device in whose context the pool's calls are made. -1: the current device, or device 0 if no context is
     /// current.
     pub device: i32,
-    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. It stays the caller's, and must live as long as the resource.
+    /// For FOREBAY_POOL_SOURCE_HANDLE: the CUmemoryPool. The caller owns it; it must live as long as the resource.
     pub handle: u64,
     /// Zero.
     pub reserved: [u64; 4],
 }
 
-/// For `forebay_virtual_resource_create` and `forebay_resource_modify_allocation`. Each is held against what the device
-/// has.
+/// Options of `forebay_virtual_resource_create` and of `forebay_resource_modify_allocation`, filled by
+/// `forebay_virtual_resource_options_init`. An option that the device lacks is refused with FOREBAY_STATUS_UNSUPPORTED.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayVirtualResourceOptions {
@@ -99,23 +100,24 @@ pub struct ForebayVirtualResourceOptions {
     pub version: u32,
     /// A FOREBAY_ALLOCATION_TYPE_*.
     pub allocation_type: u32,
-    /// A FOREBAY_LOCATION_*, not NONE. HOST_NUMA is the node nearest to the device.
+    /// A FOREBAY_LOCATION_*, except FOREBAY_LOCATION_NONE. FOREBAY_LOCATION_HOST_NUMA is the node nearest to the
+    /// device.
     pub location_type: u32,
-    /// A FOREBAY_HANDLE_TYPE_*: how other processes can have the memory.
+    /// A FOREBAY_HANDLE_TYPE_*: the handle by which the memory is shared with other processes.
     pub handle_type: u32,
-    /// A FOREBAY_GRANULARITY_*: what sizes are rounded up to.
+    /// A FOREBAY_GRANULARITY_*, to which sizes are rounded up.
     pub granularity: u32,
-    /// 1: network cards can reach the memory.
+    /// 1: network cards can reach the memory (GPUDirect RDMA).
     pub gpu_direct_rdma: u32,
-    /// A FOREBAY_ACCESS_*: what the resource's device may do, and for memory of the host also the host.
+    /// A FOREBAY_ACCESS_*: the access of the resource's device and, for host memory, of the host.
     pub self_access: u32,
-    /// A FOREBAY_ACCESS_*: what the peers may do.
+    /// A FOREBAY_ACCESS_*: the access of `peers`.
     pub peer_access: u32,
-    /// How many `peers` there are.
+    /// The number of `peers`.
     pub peer_count: u32,
-    /// Further devices that may use the memory. Read during the call only.
+    /// Other devices that may use the memory. Read during the call only.
     pub peers: *const i32,
-    /// Where to reserve addresses if that is possible; 0: anywhere.
+    /// The address to reserve if it is free; 0: any address.
     pub addr_hint: u64,
     /// Alignment of the addresses in bytes, a power of two; 0: the granularity.
     pub addr_align: u64,
@@ -123,7 +125,7 @@ pub struct ForebayVirtualResourceOptions {
     pub reserved: [u64; 4],
 }
 
-/// For `forebay_host_resource_create`.
+/// Options of `forebay_host_resource_create`, filled by `forebay_host_resource_options_init`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayHostResourceOptions {
@@ -131,15 +133,15 @@ pub struct ForebayHostResourceOptions {
     pub size: u32,
     /// FOREBAY_RESOURCE_OPTIONS_VERSION.
     pub version: u32,
-    /// 1: pinned for every context, not only for `device`'s.
+    /// 1: page-locked for the contexts of all devices, not only for that of `device` (CU_MEMHOSTALLOC_PORTABLE).
     pub portable: u32,
-    /// 1: kernels can reach it.
+    /// 1: kernels can use the memory (CU_MEMHOSTALLOC_DEVICEMAP).
     pub mapped: u32,
-    /// 1: write-combined: faster over the bus, slow for the host to read.
+    /// 1: write-combined (CU_MEMHOSTALLOC_WRITECOMBINED): faster transfers, but slow reads by the host.
     pub write_combined: u32,
     /// Zero.
     pub reserved0: u32,
-    /// In whose context the calls are made. -1: the current device's, which is device 0's where no context is current.
+    /// The device in whose context the calls are made. -1: the current device, or device 0 if no context is current.
     pub device: i32,
     /// Zero.
     pub reserved1: u32,
@@ -152,7 +154,7 @@ macro_rules! versioned {
         // SAFETY: the struct is `repr(C)` and begins with `size` and `version`.
         unsafe impl Versioned for $name {
             const VERSION: u32 = FOREBAY_RESOURCE_OPTIONS_VERSION;
-            const NAMES: (&'static str, &'static str) = ($c, concat!("fill it with ", $c, "_init"));
+            const NAME_AND_ADVICE: (&'static str, &'static str) = ($c, concat!("fill it with ", $c, "_init"));
 
             fn is_clean(&self) -> bool {
                 $(self.$zero == 0 &&)* self.reserved == [0; 4]
@@ -211,13 +213,13 @@ impl ForebayPinnedResourceOptions {
     }
 }
 
-/// A device; `None` for -1, the current one.
+/// A device; `None` for -1, the current device.
 pub(crate) fn named(device: i32) -> Option<i32> {
     Some(device).filter(|&device| device != -1)
 }
 
 impl ForebayManagedResourceOptions {
-    /// `nearest` tells the node of a device.
+    /// `nearest` gives the NUMA node nearest to a device.
     pub(crate) fn translate(
         &self,
         nearest: impl FnOnce(Option<i32>) -> Result<Option<u32>, Error>,
@@ -274,7 +276,10 @@ impl ForebayVirtualResourceOptions {
                 ForebayLocation::HostNuma => VirtualLocation::HostNuma,
                 ForebayLocation::HostNumaCurrent => VirtualLocation::HostNumaCurrent,
                 ForebayLocation::None => {
-                    return Err(Error::invalid("location_type is FOREBAY_LOCATION_NONE: memory lies somewhere").into());
+                    return Err(Error::invalid(
+                        "location_type is FOREBAY_LOCATION_NONE; it takes another FOREBAY_LOCATION_*",
+                    )
+                    .into());
                 }
             },
             share: match ForebayHandleType::read(self.handle_type)? {
@@ -283,8 +288,11 @@ impl ForebayVirtualResourceOptions {
                 ForebayHandleType::Fabric => Share::Fabric,
                 other => {
                     return Err(Error::Unsupported(
-                        format!("handle_type {} ({other:?}) is not for Linux: take posix_fd or fabric", other as u32)
-                            .into(),
+                        format!(
+                            "handle_type {} ({other:?}) does not exist on Linux: use posix_fd or fabric",
+                            other as u32
+                        )
+                        .into(),
                     )
                     .into());
                 }
@@ -310,7 +318,7 @@ impl ForebayHostResourceOptions {
     }
 }
 
-/// Fills `options`: a new pool, not shared, with the driver's own limit. Any thread.
+/// Fills `options` for a new pool without IPC and with the driver's limit. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -333,7 +341,8 @@ pub unsafe extern "C" fn forebay_device_resource_options_init(
     })
 }
 
-/// Fills `options`: a new pool of the driver for the current device, not shared, placed by the system. Any thread.
+/// Fills `options` for a new driver pool without IPC, for the current device, on a NUMA node that the system chooses.
+/// Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -360,7 +369,7 @@ pub unsafe extern "C" fn forebay_pinned_resource_options_init(
     })
 }
 
-/// Fills `options`: a new pool for the current device, without a preferred location. Any thread.
+/// Fills `options` for a new pool for the current device, without a preferred location. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -384,8 +393,8 @@ pub unsafe extern "C" fn forebay_managed_resource_options_init(
     })
 }
 
-/// Fills `options`: pinned memory of the device that can leave as a file descriptor, in recommended granules, for the
-/// device alone. Any thread.
+/// Fills `options` for pinned memory of the device, which the device alone can use, shareable as a file descriptor,
+/// with the recommended granularity. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.
@@ -415,7 +424,7 @@ pub unsafe extern "C" fn forebay_virtual_resource_options_init(
     })
 }
 
-/// Fills `options`: portable and mapped, for the current device. Any thread.
+/// Fills `options` for portable and mapped memory, for the current device. Any thread.
 ///
 /// # Safety
 /// `options` is NULL or may be written.

@@ -1,8 +1,8 @@
 //! PyTorch's hooks, for `torch.cuda.memory.CUDAPluggableAllocator` and the setters of its C++ object
 //! (torch/csrc/cuda/CUDAPluggableAllocator.h). All of them use the shared pool.
 //!
-//! PyTorch does not check the pointer it gets, so a failed allocation leaves as a C++ exception:
-//! `c10::OutOfMemoryError`, which Python sees as `torch.OutOfMemoryError`, with the pool's report.
+//! PyTorch does not check the pointer for NULL, so a failed allocation throws a C++ exception: `c10::OutOfMemoryError`,
+//! in Python `torch.OutOfMemoryError`, with the pool's report.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,10 +14,12 @@ use crate::abi::pool::memory::{ForebayFramework, allocate, release};
 use crate::error::Error;
 use crate::pool::{FreeAfter, existing};
 
-/// Allocates `size` bytes on `device` for work queued on `stream`. Any thread.
+/// Allocates `size` bytes of the shared pool on `device` in the order of `stream`. Any thread. For
+/// torch.cuda.memory.CUDAPluggableAllocator:
+/// <https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.CUDAPluggableAllocator.html>
 ///
-/// A failure is thrown: `c10::OutOfMemoryError` for want of memory where PyTorch's libraries are loaded, else
-/// `std::runtime_error`; NULL only in a program without libstdc++, or with one that it keeps to itself.
+/// On failure it throws: `c10::OutOfMemoryError` for lack of memory if PyTorch's libraries are loaded, otherwise
+/// `std::runtime_error`. It returns NULL only in a program that has no libstdc++, or does not export it.
 ///
 /// # Safety
 /// Called as PyTorch does; `stream` names a living stream.
@@ -35,15 +37,16 @@ pub unsafe extern "C-unwind" fn forebay_torch_malloc(size: isize, device: c_int,
         Ok(address) => pointer(address),
         Err(fault) => {
             let exception = cxx::prepare(fault);
-            // Nothing that would need dropping is left in this frame.
+            // The throw unwinds this frame, which holds nothing to drop.
             cxx::throw(exception);
             std::ptr::null_mut()
         }
     }
 }
 
-/// Frees a block in the order of `stream`. The size is not trusted; a pointer that is no live block's is refused and
-/// changes nothing. Never throws: PyTorch frees in destructors, also while the process ends. Any thread.
+/// Frees a block in the order of `stream`. Size and device are ignored. A pointer that is not the start of a live block
+/// goes to the log and changes nothing. Never throws: PyTorch frees in destructors, also while the process ends. Any
+/// thread.
 ///
 /// # Safety
 /// Called as PyTorch does; `stream` names a living stream.
@@ -59,7 +62,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_free(
     release(pool, at, stream, FreeAfter::Stream, "forebay_torch_free");
 }
 
-/// For `set_init_fn`. Opens the driver, so that a missing one is told at the start. Throws `std::runtime_error`.
+/// For `set_init_fn`. Opens the driver, so that a missing driver is reported at the start. Throws `std::runtime_error`.
 ///
 /// # Safety
 /// Called as PyTorch does.
@@ -68,7 +71,8 @@ pub unsafe extern "C-unwind" fn forebay_torch_init(_device_count: c_int) {
     throwing(|| shared().map(drop));
 }
 
-/// For `set_reset_fn`, PyTorch's `empty_cache`: gives all free memory back to the driver. Any thread.
+/// For `set_reset_fn`, which PyTorch's `empty_cache` calls: gives all free memory back to the driver. Never throws. Any
+/// thread.
 ///
 /// # Safety
 /// Called as PyTorch does.
@@ -82,8 +86,8 @@ pub unsafe extern "C-unwind" fn forebay_torch_reset() {
     });
 }
 
-/// For `set_memory_fraction_fn`: limits the pool to a share of the device's memory. Throws `std::runtime_error` for a
-/// fraction or device out of range.
+/// For `set_memory_fraction_fn`: limits the pool to a share of the device's memory, above 0 and up to 1. Throws
+/// `std::runtime_error` for a fraction or device out of range. Any thread.
 ///
 /// # Safety
 /// Called as PyTorch does.
@@ -92,8 +96,8 @@ pub unsafe extern "C-unwind" fn forebay_torch_memory_fraction(fraction: f64, dev
     throwing(|| Ok(shared()?.set_fraction(device, fraction)?));
 }
 
-/// For `set_base_alloc_fn`: the start of the block that `ptr` points into, and its size. Throws `std::runtime_error`
-/// for a pointer into no live block.
+/// For `set_base_alloc_fn`: returns the start of the live block that `ptr` points into; `size` (may be NULL) receives
+/// its size in bytes. Throws `std::runtime_error` for a pointer into no live block. Any thread.
 ///
 /// # Safety
 /// Called as PyTorch does; `size` is NULL or may be written.
@@ -108,8 +112,9 @@ pub unsafe extern "C-unwind" fn forebay_torch_base_alloc(ptr: *mut c_void, size:
     pointer(base)
 }
 
-/// For `set_record_stream_fn`: the block is also used on `stream`, and is reused only after the work that `stream` has
-/// when the block is freed. A pointer that is no live block's is ignored, as PyTorch's own allocator does. Any thread.
+/// For `set_record_stream_fn`: records that the block is also used on `stream`, so that it is reused only after the
+/// work that `stream` has when the block is freed. A pointer that is not the start of a live block is ignored, as in
+/// PyTorch's own allocator. Never throws. Any thread.
 ///
 /// # Safety
 /// Called as PyTorch does; `stream` lives until the block is freed.
@@ -120,19 +125,18 @@ pub unsafe extern "C-unwind" fn forebay_torch_record_stream(ptr: *mut c_void, st
         _ => Ok(()),
     };
     let (at, stream) = (address(ptr), handle(stream));
-    guard::unanswered(
+    guard::without_status(
         record,
         |why| tracing::debug!(hook = "forebay_torch_record_stream", address = %at, %stream, "{why}"),
     );
 }
 
 /// For `set_begin_allocate_to_pool`: allocations on streams that `filter` accepts come from the private pool of this
-/// id. `filter` is a `std::function<bool(cudaStream_t)>` passed by invisible reference (libstdc++); NULL accepts every
-/// stream. Throws `std::runtime_error`, always on a device without virtual memory management, which has no private
-/// pools.
+/// id. `filter` points to a `std::function<bool(cudaStream_t)>` of libstdc++; NULL accepts every stream. Throws
+/// `std::runtime_error`, always on a device without virtual memory management, which has no private pools.
 ///
 /// # Safety
-/// Called as PyTorch does; what `filter` refers to lives until the matching end.
+/// Called as PyTorch does; everything that `filter` refers to lives until the matching end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn forebay_torch_begin_allocate_to_pool(
     device: c_int,
@@ -151,7 +155,7 @@ pub unsafe extern "C-unwind" fn forebay_torch_begin_allocate_to_pool(
     });
 }
 
-/// For `set_end_allocate_to_pool_fn`. Throws `std::runtime_error` if none is under way.
+/// For `set_end_allocate_to_pool_fn`: ends the newest begin of this id. Throws `std::runtime_error` if none is open.
 ///
 /// # Safety
 /// Called as PyTorch does.
@@ -160,8 +164,8 @@ pub unsafe extern "C-unwind" fn forebay_torch_end_allocate_to_pool(device: c_int
     throwing(|| Ok(shared()?.private_end(device, pool_id(id_first, id_second))?));
 }
 
-/// For `set_release_pool`: the graph is gone, and its memory goes back to everybody. Never throws: PyTorch calls it
-/// in destructors.
+/// For `set_release_pool`: drops one reference to the private pool. After the last one its memory returns to the shared
+/// pool. Never throws: PyTorch calls it in destructors.
 ///
 /// # Safety
 /// Called as PyTorch does.
@@ -171,15 +175,15 @@ pub unsafe extern "C-unwind" fn forebay_torch_release_pool(device: c_int, id_fir
         Some(pool) => Ok(pool.private_release(device, pool_id(id_first, id_second))?),
         None => Ok(()),
     };
-    // Nothing is lost: PyTorch also ends pools that nothing was ever allocated from.
-    guard::unanswered(release, |why| tracing::debug!(hook = "forebay_torch_release_pool", device, "{why}"));
+    // A debug event only: PyTorch also releases pools from which it never allocated.
+    guard::without_status(release, |why| tracing::debug!(hook = "forebay_torch_release_pool", device, "{why}"));
 }
 
 pub(crate) fn pool_id(first: u64, second: u64) -> u128 {
     u128::from(first) << 64 | u128::from(second)
 }
 
-/// Runs `work`; what goes wrong is thrown, or given as `None` where it cannot be.
+/// Runs `work` and throws its error, or returns `None` if the program has no C++ runtime.
 fn throwing<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
     match guard::result(work) {
         Ok(value) => Some(value),

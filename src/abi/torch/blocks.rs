@@ -1,5 +1,5 @@
-//! What Forebay's own allocator class for PyTorch asks about blocks, so that it keeps no list of its own. All of it is
-//! about the shared pool and the blocks that PyTorch has of it.
+//! Queries and frees of blocks for Forebay's allocator class for PyTorch, which so needs no list of blocks. All concern
+//! the shared pool and the blocks that PyTorch allocated from it.
 
 use std::ffi::c_void;
 
@@ -11,17 +11,17 @@ use crate::error::Error;
 use crate::pool::{BlockInfo, Pool, existing};
 use crate::units::{Address, StreamHandle};
 
-/// A block that PyTorch has.
+/// A live block that PyTorch allocated.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForebayTorchBlock {
     /// Its size in bytes.
     pub bytes: u64,
-    /// How many bytes were asked for.
+    /// The bytes that were requested.
     pub requested: u64,
-    /// The stream of its allocation; NULL in what `forebay_torch_free_while` answers, which does not look for it.
+    /// The stream of its allocation. NULL from `forebay_torch_free_while`, which does not look it up.
     pub stream: *mut c_void,
-    /// The device it is on.
+    /// Its device.
     pub device: i32,
     /// Zero.
     pub reserved: u32,
@@ -35,9 +35,9 @@ impl ForebayTorchBlock {
     }
 }
 
-/// The live block that starts at `ptr`. Any thread.
+/// Gives the live block that starts at `ptr`. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE unless one starts there that PyTorch has.
+/// Returns FOREBAY_STATUS_BAD_FREE unless a live block that PyTorch allocated starts at `ptr`.
 ///
 /// # Safety
 /// `out` is NULL or may be written.
@@ -52,12 +52,12 @@ pub unsafe extern "C" fn forebay_torch_block_at(ptr: *const c_void, out: *mut Fo
     })
 }
 
-/// Frees a block in the order of the stream of its allocation, and, unless `has_current` is 0, behind what stream
-/// `current` has now: the one that is current where a program frees it, and may have used it. A block of a private pool
-/// stays in the order of its own stream, and a `current` that is being captured is not asked. `out` learns what the
-/// block was. Any thread.
+/// Frees a block in the order of the stream of its allocation and, unless `has_current` is 0, after the work that
+/// stream `current` has now. `current` is the stream that is current where the program frees the block, and that may
+/// have used it. A block of a private pool stays in the order of its own stream, and a `current` that is being captured
+/// is ignored. `out` receives the block as it was. Any thread.
 ///
-/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block starts at `ptr` that PyTorch has.
+/// Returns FOREBAY_STATUS_BAD_FREE, and changes nothing, unless a live block that PyTorch allocated starts at `ptr`.
 ///
 /// # Safety
 /// The stream of the allocation is alive, and so is `current`; `out` is NULL or may be written.

@@ -1,4 +1,4 @@
-//! PyTorch's hooks.
+//! PyTorch's hooks, and queries of Forebay's allocator class for PyTorch.
 
 pub mod allocator;
 pub mod blocks;

@@ -1,5 +1,5 @@
-//! What Forebay's own allocator class for PyTorch asks of private pools, beyond PyTorch's stock hooks. All of it is
-//! about the shared pool, and pools are named by PyTorch's pairs of ids.
+//! Calls on private pools for Forebay's allocator class for PyTorch, beyond PyTorch's own hooks. All concern the shared
+//! pool; a private pool has the pair of ids that PyTorch gave it.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,7 +10,7 @@ use crate::abi::core::log::shared;
 use crate::abi::core::status::ForebayStatus;
 use crate::abi::pool::memory::ForebayFramework;
 
-/// Takes one more hold on a private pool, which is made if there is none; `forebay_torch_release_pool` lets go of one.
+/// Adds one reference to a private pool, and creates it if it does not exist; `forebay_torch_release_pool` drops one.
 /// Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn forebay_torch_hold_pool(device: c_int, id_first: u64, i
     guard::status(|| Ok(shared()?.private_hold(device, pool_id(id_first, id_second))?))
 }
 
-/// How many holds there are on a private pool; 0 for an unknown one. Any thread.
+/// Gives the number of references to a private pool; 0 for an unknown one. Any thread.
 ///
 /// Returns FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 ///
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn forebay_torch_pool_use_count(
     })
 }
 
-/// The private pool that the live block at `ptr` came from; zeros for a block of none. Any thread.
+/// Gives the ids of the private pool of the live block that starts at `ptr`; zeros if it has none. Any thread.
 ///
 /// Returns FOREBAY_STATUS_BAD_FREE unless a live block starts at `ptr`.
 ///
@@ -65,10 +65,10 @@ pub unsafe extern "C" fn forebay_torch_pool_of(
     })
 }
 
-/// Makes a block of `bytes` bytes at `ptr` live again, which a private pool gave out on `stream` before and got back:
-/// how a pool is put back into an earlier state. Any thread.
+/// Allocates `bytes` bytes at the address `ptr` again, which a private pool allocated on `stream` before and has free
+/// now: puts the private pool back into an earlier state. Any thread.
 ///
-/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free there,
+/// Returns FOREBAY_STATUS_NOT_FOUND for an unknown pool, FOREBAY_STATUS_BUSY if that memory is not free,
 /// FOREBAY_STATUS_UNSUPPORTED on a device without virtual memory management.
 ///
 /// # Safety

@@ -12,10 +12,10 @@ use cudarc::driver::sys::{CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid
 
 use crate::driver::{DriverError, ErrorKind};
 
-/// A `CUresult`, whatever its value.
+/// A `CUresult` of any value.
 pub(super) type Code = c_int;
 
-/// Declares a group of functions that are there together or not at all. The field is the symbol.
+/// Declares a group of functions that libcuda has all or not at all. Fields are named by their symbols.
 macro_rules! functions {
     ($(#[$text:meta])* $name:ident { $($symbol:ident($($argument:ty),*),)* }) => {
         $(#[$text])*
@@ -44,7 +44,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// What no driver of CUDA 10.2 or later lacks.
+    /// Functions of every driver from CUDA 10.2 on.
     Base {
         cuInit(c_uint),
         cuDriverGetVersion(*mut c_int),
@@ -107,7 +107,7 @@ functions! {
 }
 
 functions! {
-    /// Plain allocations of other processes; in this form from 11.0.
+    /// Legacy handles (`cuIpc*`), in this form from 11.0.
     Ipc {
         cuIpcGetMemHandle(*mut CUipcMemHandle, CUdeviceptr),
         cuIpcOpenMemHandle_v2(*mut CUdeviceptr, CUipcMemHandle, c_uint),
@@ -137,7 +137,7 @@ functions! {
 }
 
 functions! {
-    /// The pools of a place that need not be a device, and managed pools, from 13.0.
+    /// Pools of any location, and managed pools, from 13.0.
     PlacePools {
         cuMemGetDefaultMemPool(*mut CUmemoryPool, *mut CUmemLocation, c_uint),
         cuMemGetMemPool(*mut CUmemoryPool, *mut CUmemLocation, c_uint),
@@ -145,14 +145,14 @@ functions! {
 }
 
 functions! {
-    /// A device's name that also tells the parts of a divided GPU (MIG) apart, from 11.4.
+    /// A device's UUID that differs between the parts of a divided GPU (MIG), from 11.4.
     PartUuid {
         cuDeviceGetUuid_v2(*mut CUuuid, CUdevice),
     }
 }
 
 functions! {
-    /// The number of a capture, from 11.3. The last three may be null: graph, dependencies, their count.
+    /// The number of a capture, from 11.3. The last three arguments may be null: graph, dependencies, their count.
     CaptureInfo {
         cuStreamGetCaptureInfo_v2(CUstream, *mut c_uint, *mut u64, *mut c_void, *mut c_void, *mut usize),
     }
@@ -183,14 +183,14 @@ pub(super) struct Api {
     pub(super) capture_info: Option<CaptureInfo>,
     pub(super) stream_id: Option<StreamId>,
     pub(super) context_events: Option<ContextEvents>,
-    /// What `cuDriverGetVersion` says; 0 before it was asked.
+    /// The result of `cuDriverGetVersion`; 0 before that call.
     pub(super) version: u32,
 }
 
 impl Api {
-    /// Finds libcuda and loads the list; calls nothing.
+    /// Finds libcuda and loads the functions, without a call of them.
     pub(super) fn load() -> crate::driver::Result<Self> {
-        // SAFETY: loading libcuda runs its initialisers, which is what every CUDA program does.
+        // SAFETY: loading libcuda runs its initialisers, as in every CUDA program.
         if !unsafe { sys::is_culib_present() } {
             return Err(no_driver("dlopen", 0, &why_not_loaded()));
         }
@@ -211,7 +211,7 @@ impl Api {
         })
     }
 
-    /// The group, or an error that names the driver version that has it.
+    /// The group, or an error that names the first driver version with it.
     pub(super) fn need<'a, T>(
         &self,
         group: &'a Option<T>,
@@ -225,7 +225,7 @@ impl Api {
     }
 }
 
-/// What the loader says of the libcuda that it cannot load.
+/// The loader's error for libcuda.
 fn why_not_loaded() -> String {
     let reasons = ["libcuda.so.1", "libcuda.so"].map(|name| {
         // SAFETY: as in `load`.
@@ -246,7 +246,7 @@ pub(super) fn version(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// CUDA cannot be used: what is missing, and the way out.
+/// The error for an unusable CUDA: the missing part, and what to do.
 pub(super) fn no_driver(call: &'static str, code: i32, missing: &str) -> DriverError {
     let detail = format!("{missing}; FOREBAY_DRIVER=host runs on RAM instead");
     DriverError { kind: ErrorKind::NoDriver, call, code, detail }

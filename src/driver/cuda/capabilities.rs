@@ -1,4 +1,4 @@
-//! What each device can do, its name, and its peers.
+//! Each device's features, UUID and peers.
 
 use cudarc::driver::sys::CUuuid;
 

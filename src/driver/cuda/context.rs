@@ -1,4 +1,4 @@
-//! The guard that works in a device's primary context and leaves no trace.
+//! The scope of a call in a device's primary context.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -12,7 +12,7 @@ use super::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, SUCCESS};
 use crate::driver::{DriverError, ErrorKind, Result};
 use crate::units::{DeviceId, StreamHandle};
 
-/// A device's primary context is current while this lives. Afterwards the thread is as it was.
+/// Makes a device's primary context current, and restores the thread's context and capture mode when dropped.
 pub(super) struct Scope<'a> {
     api: &'a Api,
     pushed: bool,
@@ -21,7 +21,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl CudaDriver {
-    /// Works in the device's context. For calls that every capture allows; the warm path.
+    /// Enters the device's context. For calls that every capture mode allows.
     pub(super) fn enter(&self, device: DeviceId) -> Result<Scope<'_>> {
         let context = self.device(device)?.context(&self.api)?;
         let mut current: CUcontext = ptr::null_mut();
@@ -37,8 +37,8 @@ impl CudaDriver {
         Ok(Scope { api: &self.api, pushed, mode: None })
     }
 
-    /// Works in the device's context, in the relaxed capture mode: for calls that a capture in another mode
-    /// forbids on this thread, or on every thread.
+    /// Enters the device's context in the relaxed capture mode: for calls that a capture in another mode forbids on
+    /// this thread, or on every thread.
     pub(super) fn enter_relaxed(&self, device: DeviceId) -> Result<Scope<'_>> {
         self.relax(self.enter(device)?)
     }
@@ -52,9 +52,9 @@ impl CudaDriver {
         Ok(scope)
     }
 
-    /// Makes a call about handles that mean the same whichever context is current: what the driver answered. To ask which one
-    /// that is costs as much as some of these calls do, so it is left to the driver: it refuses where there is none, and the
-    /// device's is entered.
+    /// Makes a call whose handles mean the same in every context. A query of the current context costs as much as some
+    /// of these calls. So the call is made first, and repeated in the device's context if the driver refuses it for
+    /// lack of one.
     #[inline]
     pub(super) fn anywhere(&self, device: DeviceId, mut call: impl FnMut() -> Code) -> Result<Code> {
         self.device(device)?;
@@ -64,14 +64,15 @@ impl CudaDriver {
         }
     }
 
-    /// The same in the relaxed capture mode.
+    /// [`Self::anywhere`] in the relaxed capture mode.
     pub(super) fn anywhere_relaxed(&self, device: DeviceId, call: impl FnMut() -> Code) -> Result<Code> {
         let nowhere = Scope { api: &self.api, pushed: false, mode: None };
         let _scope = self.relax(nowhere).or_else(|_| self.enter_relaxed(device))?;
         self.anywhere(device, call)
     }
 
-    /// The same for a call about a stream. The default ones are the current context's.
+    /// [`Self::anywhere`] for a call on a stream. Default streams depend on the current context, so they enter the
+    /// device's.
     #[inline]
     pub(super) fn about(&self, device: DeviceId, stream: StreamHandle, mut call: impl FnMut() -> Code) -> Result<Code> {
         if stream.is_default() {
@@ -88,12 +89,12 @@ impl CudaDriver {
         Some(DeviceId(index as u32))
     }
 
-    /// Whose context that is: mostly a primary one, which is known. Any other is entered and asked.
+    /// The device of a context. Primary contexts are known; another one is entered and queried.
     pub(super) fn find_context_device(&self, context: CUcontext) -> Option<DeviceId> {
         if let Some(index) = self.devices.iter().position(|device| device.is_home_of(context)) {
             return Some(DeviceId(index as u32));
         }
-        // SAFETY: the caller has the context of a stream that lives, and so it does.
+        // SAFETY: the context of a living stream is alive.
         if unsafe { (self.api.base.cuCtxPushCurrent_v2)(context) } != SUCCESS {
             return None;
         }

@@ -16,8 +16,8 @@ use super::api::Api;
 use super::error::SUCCESS;
 use crate::driver::{Capabilities, Result};
 
-/// A device's attributes, as libcuda reports them without a context. One that libcuda is too old to know counts as not
-/// there, also where the driver could already do it: host memory by NUMA node is older than its attributes.
+/// A device's attributes, as libcuda reports them without a context. An attribute that this libcuda does not know
+/// counts as missing, even if the feature is older than its attribute, as host memory by NUMA node is.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
     pub(super) vmm: bool,
@@ -28,9 +28,9 @@ pub(super) struct Traits {
     pub(super) numa_node: Option<u32>,
     pub(super) pools: bool,
     pub(super) pool_fd: bool,
-    /// Pools of host memory wherever the system puts it. Without this one can be created that cannot be used.
+    /// Pools of host memory on any NUMA node. Without this attribute such a pool can be created, but not used.
     pub(super) host_pools: bool,
-    /// Pools of a NUMA node of the host; the same holds.
+    /// Pools of one NUMA node of the host; the same holds.
     pub(super) host_numa_pools: bool,
     pub(super) managed: bool,
     pub(super) concurrent_managed: bool,
@@ -49,7 +49,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// The device of that ordinal. Makes no context.
+    /// The device with this ordinal. Creates no context.
     pub(super) fn find(api: &Api, ordinal: c_int) -> Result<Self> {
         let mut handle = 0;
         // SAFETY: writes a device; the ordinal is below the count.
@@ -57,7 +57,7 @@ impl Device {
         api.check("cuDeviceGet", code, || format!("device {ordinal}"))?;
         let read = |attribute: Attribute| {
             let mut value = 0;
-            // SAFETY: writes an integer. An attribute that this libcuda does not know fails, and is not there.
+            // SAFETY: writes an integer. An attribute that this libcuda does not know fails and counts as missing.
             let code = unsafe { (api.base.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, handle) };
             (code == SUCCESS).then_some(value)
         };
@@ -107,7 +107,7 @@ impl Device {
         Ok(context)
     }
 
-    /// Whether `context` is the device's primary one, as far as that is retained here.
+    /// Whether `context` is the device's primary context, if that is retained here.
     pub(super) fn is_home_of(&self, context: CUcontext) -> bool {
         self.context.load(Ordering::Acquire) == context as usize
     }

@@ -1,4 +1,4 @@
-//! From a `CUresult` to the layer's error: the kind for code, the name and what was asked for people.
+//! Translates a `CUresult` into the layer's error: the kind for programs, the name and arguments for people.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -12,7 +12,7 @@ pub(super) const SUCCESS: Code = cu::CUDA_SUCCESS as Code;
 const NOT_READY: Code = cu::CUDA_ERROR_NOT_READY as Code;
 pub(super) const INVALID_VALUE: Code = cu::CUDA_ERROR_INVALID_VALUE as Code;
 pub(super) const NOT_PERMITTED: Code = cu::CUDA_ERROR_NOT_PERMITTED as Code;
-/// No context is current on this thread, or one that is gone.
+/// The codes for no current context on this thread, or a destroyed one.
 pub(super) const INVALID_CONTEXT: Code = cu::CUDA_ERROR_INVALID_CONTEXT as Code;
 pub(super) const CONTEXT_IS_DESTROYED: Code = cu::CUDA_ERROR_CONTEXT_IS_DESTROYED as Code;
 
@@ -21,7 +21,7 @@ const CAPTURE_FIRST: Code = cu::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as Code;
 const CAPTURE_LAST: Code = cu::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as Code;
 
 impl Api {
-    /// `Ok` for success, else the error of `call`; `asked` says what it was asked for.
+    /// `Ok` for success, otherwise the error of `call`; `asked` describes the arguments.
     pub(super) fn check(&self, call: &'static str, code: Code, asked: impl FnOnce() -> String) -> Result<()> {
         if code == SUCCESS {
             return Ok(());
@@ -29,7 +29,7 @@ impl Api {
         Err(self.error(call, code, &asked()))
     }
 
-    /// The answer to a question whether work is done.
+    /// The result of a query whether work is done.
     pub(super) fn is_done(&self, call: &'static str, code: Code, asked: impl FnOnce() -> String) -> Result<bool> {
         if code == NOT_READY { Ok(false) } else { self.check(call, code, asked).map(|()| true) }
     }
@@ -41,7 +41,7 @@ impl Api {
         DriverError { kind: kind(code), call, code, detail: format!("{}{separator}{asked}", self.name(code)) }
     }
 
-    /// libcuda's name for a code, e.g. `CUDA_ERROR_INVALID_VALUE`.
+    /// libcuda's name for a code, such as `CUDA_ERROR_INVALID_VALUE`.
     pub(super) fn name(&self, code: Code) -> String {
         let mut name = ptr::null();
         // SAFETY: writes a pointer to a string that lives as long as libcuda, or fails.
@@ -79,19 +79,19 @@ fn kind(code: Code) -> ErrorKind {
     }
 }
 
-/// An error that libcuda was not asked about, because the device or driver lacks what `detail` says.
+/// An error without a call of libcuda: the device or driver lacks the feature in `detail`.
 #[cold]
 pub(super) fn lacking(call: &'static str, detail: impl Into<String>) -> DriverError {
     DriverError::new(ErrorKind::Unsupported, call, detail)
 }
 
-/// An argument that libcuda was not asked about.
+/// An error without a call of libcuda: an invalid argument.
 #[cold]
 pub(super) fn invalid(call: &'static str, detail: impl Into<String>) -> DriverError {
     DriverError::new(ErrorKind::Invalid, call, detail)
 }
 
-/// For calls that give something back: when the driver is gone, so is what it gave.
+/// For calls that free or destroy: they succeed after the driver has shut down, which freed everything.
 pub(super) fn forgive(result: Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind == ErrorKind::Deinitialized => Ok(()),

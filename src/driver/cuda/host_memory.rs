@@ -1,4 +1,4 @@
-//! Page-locked and managed memory, and what a pointer points to: see [`HostMemory`].
+//! Page-locked and managed memory, and properties of pointers: see [`HostMemory`].
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -12,7 +12,7 @@ use super::error::{INVALID_VALUE, forgive, invalid};
 use crate::driver::{HostFlags, HostMemory, PointerInfo, PointerKind, Result};
 use crate::units::{Address, DeviceId};
 
-// One value of each for both calls.
+// Each flag has the same value for both calls.
 const _: () = assert!(sys::CU_MEMHOSTALLOC_PORTABLE == sys::CU_MEMHOSTREGISTER_PORTABLE);
 const _: () = assert!(sys::CU_MEMHOSTALLOC_DEVICEMAP == sys::CU_MEMHOSTREGISTER_DEVICEMAP);
 
@@ -39,7 +39,7 @@ impl HostMemory for CudaDriver {
 
     fn host_free(&self, device: DeviceId, at: Address) -> Result<()> {
         forgive(self.enter_relaxed(device).and_then(|_scope| {
-            // SAFETY: libcuda checks that the address is the start of an allocation of its own.
+            // SAFETY: libcuda checks that the address is the start of one of its allocations.
             let code = unsafe { (self.api.base.cuMemFreeHost)(raw(at)) };
             self.api.check("cuMemFreeHost", code, || format!("address {at}"))
         }))
@@ -83,8 +83,8 @@ impl HostMemory for CudaDriver {
         Ok(Address(at))
     }
 
-    /// One call for all attributes, so that they are of one moment. To it an unknown address is no error and all its
-    /// attributes are null.
+    /// One call for all attributes, so that they are of one moment. For an unknown address it succeeds with all
+    /// attributes null.
     fn pointer(&self, device: DeviceId, at: Address) -> Result<PointerInfo> {
         const ASKED: [Attribute; 6] = [
             Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -115,7 +115,7 @@ impl HostMemory for CudaDriver {
     }
 }
 
-/// `values` in the order in which they were asked for, all 0 for an unknown pointer.
+/// The attributes in the order of the request, all 0 for an unknown pointer.
 fn read_pointer([memory, managed, ordinal, legacy_ipc, start, bytes]: [u64; 6]) -> PointerInfo {
     const HOST: u32 = MemoryType::CU_MEMORYTYPE_HOST as u32;
     const DEVICE: u32 = MemoryType::CU_MEMORYTYPE_DEVICE as u32;
@@ -125,10 +125,10 @@ fn read_pointer([memory, managed, ordinal, legacy_ipc, start, bytes]: [u64; 6]) 
         HOST => PointerKind::Host,
         _ => PointerKind::Unknown,
     };
-    // Host memory has the ordinal of whoever pinned it, and what belongs to no device a negative one.
+    // Host memory has the ordinal of the device that page-locked it; memory of no device has a negative one.
     let owned = matches!(kind, PointerKind::Device | PointerKind::Managed);
     let device = u32::try_from(ordinal as u32 as i32).ok().filter(|_| owned).map(DeviceId);
-    // Of an imported pool's memory it says the size and no start.
+    // For memory of an imported pool libcuda gives the size and no start.
     let range = (kind != PointerKind::Unknown && start != 0 && bytes != 0).then_some((Address(start), bytes));
     PointerInfo { kind, device, range, legacy_ipc: kind == PointerKind::Device && legacy_ipc != 0 }
 }

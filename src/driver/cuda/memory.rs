@@ -1,4 +1,4 @@
-//! Plain memory and data.
+//! Allocations of `cuMemAlloc`, copies and fills.
 
 use super::CudaDriver;
 use super::error::{forgive, invalid};
@@ -28,7 +28,7 @@ impl CudaDriver {
 
     pub(super) fn free_plain(&self, device: DeviceId, at: Address) -> Result<()> {
         forgive(self.enter_relaxed(device).and_then(|_scope| {
-            // SAFETY: libcuda checks that the address is the start of an allocation of its own.
+            // SAFETY: libcuda checks that the address is the start of one of its allocations.
             let code = unsafe { (self.api.base.cuMemFree_v2)(at.0) };
             self.api.check("cuMemFree", code, || format!("address {at} on device {device}"))
         }))
@@ -42,7 +42,7 @@ impl CudaDriver {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        // Relaxed: from pageable memory the copy may turn synchronous, which captures forbid.
+        // Relaxed, since a copy from pageable memory may be synchronous, which captures forbid.
         let _scope = self.enter_relaxed(device)?;
         // SAFETY: the caller vouches for both ranges and the stream, as for every copy.
         let code = unsafe { (self.api.base.cuMemcpyAsync)(to.0, from.0, bytes as usize, raw(stream)) };

@@ -1,8 +1,8 @@
 //! The driver on NVIDIA GPUs, through libcuda. The only files of the crate that name cudarc.
 //!
-//! Nothing links to libcuda: [`CudaDriver::open`] looks for it and loads the one list of functions in
-//! `api.rs`. Every method makes the device's primary context current for the length of the call, where it
-//! is not already, and calls that a capture forbids also switch the thread to the relaxed capture mode.
+//! Nothing links to libcuda: [`CudaDriver::open`] finds it and loads the functions listed in `api.rs`. Every method
+//! makes the device's primary context current for the length of the call, where it is not already, and calls that a
+//! capture forbids also switch the thread to the relaxed capture mode.
 
 mod api;
 mod capabilities;
@@ -29,7 +29,7 @@ use self::error::SUCCESS;
 use super::{Capabilities, Capture, Driver, Event, MemoryInfo, Physical, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// The CUDA driver. Open once for a process: it keeps the primary contexts it has used.
+/// The CUDA driver. Open it once in a process: it keeps the primary contexts that it used.
 pub struct CudaDriver {
     api: Api,
     devices: Vec<Device>,
@@ -78,7 +78,8 @@ impl fmt::Debug for CudaDriver {
     }
 }
 
-/// Each method is written out in the file of its noun; the traits that `Driver` extends, in the file of their name.
+/// The methods are implemented in the files named by their nouns, the traits that `Driver` extends in the files of
+/// their names.
 impl Driver for CudaDriver {
     fn name(&self) -> &'static str {
         "cuda"

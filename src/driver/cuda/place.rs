@@ -1,4 +1,4 @@
-//! Places and access as libcuda names them.
+//! Places and access in libcuda's terms.
 
 use std::ffi::{c_int, c_uint};
 use std::{io, ptr};
@@ -12,12 +12,13 @@ use super::error::invalid;
 use crate::driver::{Access, DriverError, ErrorKind, Place, Result};
 use crate::units::DeviceId;
 
-/// Managed memory that prefers no place. libcuda reads the same number as `CU_MEM_LOCATION_TYPE_NONE`.
+/// The location type of managed memory without a preferred location. libcuda reads the same number as
+/// `CU_MEM_LOCATION_TYPE_NONE`.
 pub(super) const NOWHERE: CUmemLocation = CUmemLocation { type_: LocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
 
 impl CudaDriver {
-    /// The place for libcuda. The current NUMA node becomes a named one here: neither physical memory nor a pool can
-    /// be created at `CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT`, and one asked about later should be the same.
+    /// The place for libcuda. The current NUMA node becomes a numbered one: neither physical memory nor a pool can be
+    /// created at `CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT`, and later queries must name the same node.
     pub(super) fn location(&self, call: &'static str, place: Place) -> Result<CUmemLocation> {
         let (type_, id) = match place {
             Place::Device(device) => (LocationType::CU_MEM_LOCATION_TYPE_DEVICE, self.device(device)?.handle),
@@ -28,7 +29,7 @@ impl CudaDriver {
         Ok(CUmemLocation { type_, id })
     }
 
-    /// The place that libcuda names so; `None` for one that this library does not know.
+    /// The place for a location of libcuda's; `None` for one that this library does not know.
     pub(super) fn place_of(&self, kind: c_uint, id: u32) -> Option<Place> {
         let of_device = || self.devices.iter().position(|device| device.handle as u32 == id);
         match kind {

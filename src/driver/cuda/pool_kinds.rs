@@ -1,4 +1,4 @@
-//! Which pool: those that the driver made for a place, and the kinds that can be created.
+//! Finding the driver's pools of a place, and the kinds of pools that can be created.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -15,7 +15,7 @@ use super::place::NOWHERE;
 use crate::driver::{Place, PoolHandle, PoolOptions, Pools, Result};
 use crate::units::DeviceId;
 
-/// Which of a place's two pools.
+/// The default or the current pool of a place.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     Default,
@@ -49,7 +49,7 @@ impl CudaDriver {
         wanted: Wanted,
     ) -> Result<PoolHandle> {
         let mut pool: CUmemoryPool = ptr::null_mut();
-        // Every driver with pools can say this much; what is not pinned memory of a device needs newer calls.
+        // Every driver with pools has these calls for pinned memory of a device; other kinds need newer calls.
         if let (Some(Place::Device(owner)), false) = (place, managed) {
             let group = self.pools(owner, "cuDeviceGetMemPool")?;
             let (call, ask) = match wanted {
@@ -81,7 +81,7 @@ impl CudaDriver {
         Ok(PoolHandle(pool as u64))
     }
 
-    /// The properties for libcuda, or what the device or driver lacks for them.
+    /// The properties for libcuda, or an error that names the missing feature.
     pub(super) fn pool_properties(
         &self,
         call: &'static str,
@@ -153,7 +153,7 @@ impl CudaDriver {
         Ok((AllocationType::CU_MEM_ALLOCATION_TYPE_PINNED, self.location(call, place)?))
     }
 
-    /// The default pool, and the one that the program may have put in its place.
+    /// Trims the default pool, and the current pool if the program set another.
     pub(super) fn trim_pools(&self, device: DeviceId) -> Result<()> {
         let find = |wanted| self.find_pool(device, Some(Place::Device(device)), false, wanted);
         forgive(find(Wanted::Default).and_then(|default| {

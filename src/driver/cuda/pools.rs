@@ -34,7 +34,7 @@ fn is_switch(attribute: PoolAttribute) -> bool {
     )
 }
 
-/// What libcuda would refuse, and values that it would cut.
+/// Refuses attributes and values that libcuda would refuse, and values that it would truncate.
 fn writable(attribute: PoolAttribute, value: u64) -> std::result::Result<(), &'static str> {
     match attribute {
         PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => Err("it is read only"),
@@ -74,7 +74,7 @@ impl Pools for CudaDriver {
         }))
     }
 
-    /// Two attributes that libcuda has from 13.1 on, and refuses before.
+    /// Two attributes of libcuda from 13.1 on; older ones refuse them.
     fn pool_place(&self, device: DeviceId, pool: PoolHandle) -> Result<Option<Place>> {
         const LOCATION_ID: c_uint = 11;
         const LOCATION_TYPE: c_uint = 12;
@@ -82,7 +82,7 @@ impl Pools for CudaDriver {
         let _scope = self.enter_relaxed(device)?;
         let read = |attribute: c_uint| {
             let mut value = 0_u64;
-            // SAFETY: writes an `int`, into room for more; the caller vouches for the pool.
+            // SAFETY: writes an `int` into 64 bits; the caller vouches for the pool.
             let code = unsafe { (group.cuMemPoolGetAttribute)(raw_pool(pool), attribute, (&raw mut value).cast()) };
             (code == SUCCESS).then_some(value as u32)
         };
@@ -194,7 +194,7 @@ impl Pools for CudaDriver {
         let group = self.pools(device, CALL)?;
         let _scope = self.enter_relaxed(device)?;
         let mut pool: CUmemoryPool = ptr::null_mut();
-        // SAFETY: writes a pool; for this type the handle is the descriptor's number, which stays open meanwhile.
+        // SAFETY: writes a pool; for this type the handle is the descriptor's number, which stays open during the call.
         let code = unsafe { (group.cuMemPoolImportFromShareableHandle)(&raw mut pool, as_pointer(fd), FD, 0) };
         self.api.check(CALL, code, || format!("descriptor {}", fd.as_raw_fd()))?;
         Ok(PoolHandle(pool as u64))

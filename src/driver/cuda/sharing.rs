@@ -1,4 +1,4 @@
-//! Memory that leaves the process, and memory of other processes: see [`Sharing`].
+//! Exporting and importing memory: see [`Sharing`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
@@ -13,22 +13,22 @@ use super::virtual_memory::explain_fabric;
 use crate::driver::{Blob, DriverError, ErrorKind, Physical, Result, Sharing};
 use crate::units::{Address, DeviceId};
 
-/// A POSIX file descriptor, as a type of handle.
+/// The handle type of POSIX file descriptors.
 pub(super) const FD: c_uint = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 const FABRIC: c_uint = HandleType::CU_MEM_HANDLE_TYPE_FABRIC.0;
 
-/// A descriptor where libcuda wants a handle of any type: its number, as a pointer.
+/// A file descriptor as the untyped handle that libcuda takes: its number as a pointer.
 pub(super) fn as_pointer(fd: BorrowedFd<'_>) -> *mut c_void {
     fd.as_raw_fd() as usize as *mut c_void
 }
 
-/// Takes over a descriptor that libcuda made for us, close-on-exec from now on. A program that another thread starts
-/// between the two calls still inherits it; libcuda leaves no way to open it otherwise.
+/// Takes ownership of a file descriptor that libcuda opened, and makes it close-on-exec. A program that another thread
+/// starts between the two calls still inherits it; libcuda cannot open it close-on-exec.
 pub(super) fn own(call: &'static str, fd: c_int) -> Result<OwnedFd> {
     if fd < 0 {
         return Err(DriverError::new(ErrorKind::Failed, call, format!("success, but descriptor {fd}")));
     }
-    // SAFETY: libcuda opened it for us just now, and nobody else knows it.
+    // SAFETY: libcuda just opened it, and no other code knows it.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: an open descriptor, whose flags are read and written.
     let failed = unsafe {
@@ -83,7 +83,7 @@ impl Sharing for CudaDriver {
     fn ipc_open(&self, device: DeviceId, blob: &Blob) -> Result<Address> {
         let group = self.ipc("cuIpcOpenMemHandle")?;
         let handle = CUipcMemHandle { reserved: blob.map(|byte| c_char::from_ne_bytes([byte])) };
-        // The only flag there is, and libcuda insists on it.
+        // The only flag, which libcuda requires.
         let flags = CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as c_uint;
         let _scope = self.enter_relaxed(device)?;
         let mut at = 0;
@@ -108,7 +108,7 @@ impl CudaDriver {
         self.api.need(&self.api.ipc, call, 11_000)
     }
 
-    /// pre: `to` has room for a handle of the type: an integer, or 64 bytes.
+    /// pre: `to` points to space for a handle of the type: an integer, or 64 bytes.
     fn export(&self, device: DeviceId, physical: Physical, to: *mut c_void, handle_type: c_uint) -> Result<()> {
         const CALL: &str = "cuMemExportToShareableHandle";
         let (_, vmm) = self.vmm(device, CALL)?;

@@ -1,7 +1,7 @@
 //! Streams, events and captures.
 //!
-//! What is asked for on warm paths (identity, capture, record, an event's query, wait) goes without asking which context is
-//! current ([`CudaDriver::anywhere`]). All but the query are legal in every capture mode.
+//! Calls of the hot paths (identity, capture, record, query of an event, wait) do not query the current context
+//! ([`CudaDriver::anywhere`]). All but the query are legal in every capture mode.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -15,7 +15,7 @@ use super::error::{SUCCESS, forgive};
 use crate::driver::{Capture, DriverError, ErrorKind, Event, Result};
 use crate::units::{DeviceId, StreamHandle};
 
-/// A handle is the bits of a `CUstream`; 0, 1 and 2 mean to libcuda what they mean to us.
+/// A handle is the bits of a `CUstream`; 0, 1 and 2 mean the same in libcuda.
 pub(super) fn raw(stream: StreamHandle) -> CUstream {
     stream.0 as CUstream
 }
@@ -100,7 +100,7 @@ impl CudaDriver {
         self.read_capture_number(stream).map(Capture::Active)
     }
 
-    /// pre: inside a scope, `stream` is being captured. An invalidated capture has its number still.
+    /// pre: inside a scope, `stream` is being captured. An invalidated capture keeps its number.
     #[cold]
     fn read_capture_number(&self, stream: StreamHandle) -> Result<u64> {
         let group = self.api.need(&self.api.capture_info, "cuStreamGetCaptureInfo", 11_030)?;
@@ -117,7 +117,7 @@ impl CudaDriver {
     pub(super) fn create_event(&self, device: DeviceId) -> Result<Event> {
         let _scope = self.enter_relaxed(device)?;
         let mut event: CUevent = ptr::null_mut();
-        // SAFETY: writes an event. Without timing a record costs a fraction.
+        // SAFETY: writes an event. Without timing a record is much cheaper.
         let code = unsafe {
             (self.api.base.cuEventCreate)(&raw mut event, CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as c_uint)
         };

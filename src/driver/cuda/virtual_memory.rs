@@ -1,4 +1,4 @@
-//! Virtual memory with every option: see [`VirtualMemory`]. The shared pool's own calls are in `vmm.rs`.
+//! Virtual memory with all options: see [`VirtualMemory`]. The calls that pools need are in `vmm.rs`.
 
 use std::ffi::c_uint;
 
@@ -38,8 +38,7 @@ impl VirtualMemory for CudaDriver {
         self.create_as(device, bytes, options)
     }
 
-    /// libcuda takes a host place only for memory of the host, and by its kind: which NUMA node is named makes no
-    /// difference.
+    /// libcuda accepts a host place only for host memory; the number of the NUMA node makes no difference.
     fn grant_access(&self, device: DeviceId, at: Address, bytes: u64, access: &[(Place, Access)]) -> Result<()> {
         const CALL: &str = "cuMemSetAccess";
         let (_, vmm) = self.vmm(device, CALL)?;
@@ -49,7 +48,7 @@ impl VirtualMemory for CudaDriver {
             return Ok(());
         }
         let _scope = self.enter_relaxed(device)?;
-        // SAFETY: reads the descriptors, as many as it is told; libcuda checks that the range is whole mappings.
+        // SAFETY: reads the given number of descriptors; libcuda checks that the range is whole mappings.
         let code = unsafe { (vmm.cuMemSetAccess)(at.0, bytes as usize, descriptors.as_ptr(), descriptors.len()) };
         self.api.check(CALL, code, || {
             let named: Vec<String> = access.iter().map(|(place, access)| format!("{access:?} for {place}")).collect();
@@ -63,8 +62,8 @@ impl VirtualMemory for CudaDriver {
 }
 
 impl CudaDriver {
-    /// How the shared pool creates memory: shareable and reachable by network cards where it can be. Neither costs
-    /// anything, and neither can be added later.
+    /// The options of pools' memory: shareable and reachable by network cards if possible. Neither costs anything, and
+    /// neither can be added later.
     pub(super) fn usual(known: &Device, device: DeviceId) -> PhysicalOptions {
         let share = if known.traits.posix_fd { Share::Fd } else { Share::None };
         PhysicalOptions { place: Place::Device(device), share, rdma: known.traits.rdma }
@@ -83,7 +82,7 @@ impl CudaDriver {
             // SAFETY: reads the properties, writes an integer.
             unsafe { (vmm.cuMemGetAllocationGranularity)(&raw mut bytes, &raw const properties, which as c_uint) }
         };
-        // Without a context first: asking about a GPU should not cost one.
+        // First without a context, since a query should not create one.
         let mut code = ask();
         if code != SUCCESS {
             let _scope = self.enter_relaxed(device)?;
@@ -112,7 +111,7 @@ impl CudaDriver {
         Ok(Physical(handle))
     }
 
-    /// The properties for libcuda, or what the device lacks for them.
+    /// The properties for libcuda, or an error that names the missing feature.
     fn properties(
         &self,
         call: &'static str,
@@ -158,7 +157,7 @@ impl CudaDriver {
         })
     }
 
-    /// Whether the device has fabric handles at all; the channel that each needs shows only when one is made.
+    /// Refuses devices without fabric handles. A missing IMEX channel is noticed only when a handle is created.
     pub(super) fn need_fabric(&self, call: &'static str, device: DeviceId) -> Result<()> {
         if self.device(device)?.traits.fabric {
             return Ok(());
@@ -167,7 +166,7 @@ impl CudaDriver {
     }
 }
 
-/// Says what two bare codes mean here.
+/// Adds the meaning of two codes to their errors.
 fn explain(error: DriverError, options: &PhysicalOptions) -> DriverError {
     if options.share == Share::Fabric {
         return explain_fabric(error);
@@ -179,7 +178,7 @@ fn explain(error: DriverError, options: &PhysicalOptions) -> DriverError {
     error
 }
 
-/// libcuda answers `NOT_PERMITTED` where the system lets this user have no fabric handle.
+/// libcuda returns `NOT_PERMITTED` if the system permits this user no fabric handles.
 pub(super) fn explain_fabric(error: DriverError) -> DriverError {
     if error.code != NOT_PERMITTED {
         return error;

@@ -7,7 +7,7 @@ use super::error::{forgive, invalid, lacking};
 use crate::driver::{Access, Physical, Place, Result};
 use crate::units::{Address, DeviceId};
 
-/// What a device without virtual memory reports: what others have.
+/// The granularity that a device without virtual memory reports: that of other devices.
 pub(super) const PLAIN_GRANULARITY: u64 = 2 << 20;
 
 impl CudaDriver {
@@ -20,12 +20,12 @@ impl CudaDriver {
         Ok((known, vmm))
     }
 
-    /// The smallest granule of the physical memory that [`Self::create_physical`] makes.
+    /// The minimum granularity of the physical memory that [`Self::create_physical`] creates.
     pub(super) fn device_granularity(&self, device: DeviceId) -> Result<u64> {
         self.granularity_of(device, &Self::usual(self.device(device)?, device), false)
     }
 
-    /// Refuses sizes that CUDA would refuse too, and some that it would round.
+    /// Refuses sizes that CUDA would refuse, and sizes that it would round.
     pub(super) fn check_size(&self, device: DeviceId, call: &'static str, bytes: u64) -> Result<()> {
         let granularity = self.read_capabilities(device)?.granularity;
         if bytes == 0 || !bytes.is_multiple_of(granularity) {
@@ -44,7 +44,7 @@ impl CudaDriver {
         let (_, vmm) = self.vmm(device, "cuMemAddressReserve")?;
         let _scope = self.enter_relaxed(device)?;
         let mut at = 0;
-        // SAFETY: writes an address; libcuda takes what is not free at the hint elsewhere.
+        // SAFETY: writes an address; if the hint is not free, libcuda reserves elsewhere.
         let code = unsafe { (vmm.cuMemAddressReserve)(&raw mut at, bytes as usize, alignment as usize, hint.0, 0) };
         self.api.check("cuMemAddressReserve", code, || {
             format!("asked for {bytes} bytes of addresses, aligned to {alignment}")

@@ -1,4 +1,4 @@
-//! Blocks: plain, page-locked and managed memory, allocations of pools, and other processes' memory opened here.
+//! Blocks: device, page-locked and managed memory, allocations of pools, and memory of other processes opened here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::units::{Address, DeviceId};
 
 /// One allocation in the zone.
 pub(super) struct Block {
-    /// Rounded up to pages.
+    /// Its size in bytes, rounded up to pages.
     pub(super) bytes: u64,
     pub(super) kind: Kind,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// `allocate`: a range of the device's file from `offset` on. Shared if another process was told of it.
+    /// `allocate`: a range of the device's file from `offset` on. `shared` if it was exported to another process.
     Plain { device: DeviceId, offset: u64, shared: bool },
     /// `host_allocate`.
     Pinned,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Opened { device: DeviceId },
 }
 
-/// All blocks, by where they begin, and the addresses that they lie in.
+/// All blocks by their address, and the zone that they lie in.
 #[derive(Default)]
 pub(super) struct Blocks {
     table: BTreeMap<u64, Block>,
@@ -42,7 +42,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Whether any address of `at..end` is a block's, or was or could be.
+    /// Whether any address of `at..end` belongs to the zone of blocks.
     pub(super) fn touch(&self, at: u64, end: u64) -> bool {
         self.zone.touches(at, end)
     }
@@ -82,7 +82,7 @@ impl Blocks {
         self.zone.find(call, bytes, last)
     }
 
-    /// A block that shows `offset` of a file.
+    /// Adds a block that maps a file from `offset` on.
     pub(super) fn add_of_file(
         &mut self,
         call: Call,
@@ -91,25 +91,25 @@ impl Blocks {
         kind: Kind,
     ) -> Result<Address> {
         let at = self.find(call, bytes)?;
-        // SAFETY: the zone found a gap of its own.
+        // SAFETY: the zone found a gap in its own addresses.
         unsafe { file.map_at(call, at, bytes, offset, Rights::ALL.protection())? };
         self.table.insert(at, Block { bytes, kind });
         Ok(Address(at))
     }
 
-    /// A block of memory that no other process can have.
+    /// Adds a block of memory that no other process can map.
     fn add_private(&mut self, call: Call, bytes: u64, kind: Kind) -> Result<Address> {
         let at = self.find(call, bytes)?;
-        // SAFETY: the zone found a gap of its own.
+        // SAFETY: the zone found a gap in its own addresses.
         unsafe { system::anonymous_at(call, at, bytes, Rights::ALL.protection())? };
         self.table.insert(at, Block { bytes, kind });
         Ok(Address(at))
     }
 
-    /// Takes a block out of the books and leaves a hole.
+    /// Removes a block and leaves a hole at its addresses.
     pub(super) fn remove(&mut self, call: Call, at: u64) -> Result<()> {
         if let Some(block) = self.table.get(&at) {
-            // SAFETY: a block of the zone; the caller has no more use for it.
+            // SAFETY: a block of the zone, which the caller no longer uses.
             unsafe { zone::clear(call, at, block.bytes)? };
             self.table.remove(&at);
         }
@@ -146,7 +146,7 @@ impl Blocks {
         added
     }
 
-    /// Frees plain or managed memory. Returns the size that was freed.
+    /// Frees device or managed memory. Returns the size that was freed.
     pub(super) fn free(&mut self, places: &mut Places, device: DeviceId, at: Address) -> Result<u64> {
         let call = Call::Free;
         let (bytes, kind) = self.starting(call, at, "plain")?;
@@ -194,7 +194,7 @@ impl Blocks {
 
     // ---- of pools --------------------------------------------------------------------------------------
 
-    /// A free was called: no work may be queued on the block from now on.
+    /// Marks the block as being freed: no work may be queued on it from now on.
     pub(super) fn begin_pool_free(&mut self, at: Address) -> Result<()> {
         let call = Call::PoolFree;
         match self.get_mut(at).map(|block| &mut block.kind) {
@@ -207,7 +207,7 @@ impl Blocks {
         }
     }
 
-    /// The free could not be queued.
+    /// Undoes [`Self::begin_pool_free`] if the free could not be queued.
     pub(super) fn cancel_pool_free(&mut self, at: Address) {
         if let Some(Block { kind: Kind::Pooled { freeing, .. }, .. }) = self.get_mut(at) {
             *freeing = false;

@@ -1,4 +1,4 @@
-//! Everything a test does to streams that the trait has no method for.
+//! Control of streams by tests, beyond the methods of the trait.
 
 use super::fault::Call;
 use super::stream::Work;
@@ -7,16 +7,15 @@ use crate::driver::Result;
 use crate::units::{DeviceId, StreamHandle};
 
 impl HostDriver {
-    /// Queues a closure on a stream: the stand-in for a kernel. It may touch memory and queue more work,
-    /// but not wait for any (CUDA forbids its host functions that too). A closure may take its time:
-    /// other threads go on meanwhile, as they do beside a running kernel.
+    /// Queues a closure on a stream, in place of a kernel. It may use memory and queue more work, but not wait for
+    /// work, as CUDA's host functions. Other threads run during the closure, as beside a running kernel.
     pub fn host_call(&self, device: DeviceId, stream: StreamHandle, call: Box<dyn FnOnce() + Send>) -> Result<()> {
         self.gate.known(Call::Fill, device)?;
         self.queues.enqueue(Call::Fill, device, stream, Work::Run(call))
     }
 
-    /// Changes the clock. To [`Clock::Immediate`]: what is queued and can run runs now. To [`Clock::Late`]: what was queued before
-    /// waits to be stepped, or for the host to wait for it or for what comes after it.
+    /// Changes the clock. [`Clock::Immediate`] runs all queued work that can run. With [`Clock::Late`], work queued
+    /// before runs only when it is stepped, or when the host waits for it or for later work.
     pub fn set_clock(&self, clock: Clock) {
         let mut streams = self.queues.lock();
         streams.set_clock(clock);
@@ -55,7 +54,7 @@ impl HostDriver {
         }
     }
 
-    /// How many items of a stream have not begun.
+    /// The number of items of a stream that have not begun.
     pub fn queued(&self, device: DeviceId, stream: StreamHandle) -> Result<usize> {
         self.gate.known(Call::StreamSynchronize, device)?;
         let mut streams = self.queues.lock();
@@ -63,14 +62,14 @@ impl HostDriver {
         Ok(streams.queued(identity))
     }
 
-    /// How often a handle was used that names no living stream. CUDA would not have noticed.
+    /// The number of uses of a handle that names no living stream. CUDA does not detect these.
     #[must_use]
     pub fn dead_stream_uses(&self) -> u64 {
         self.queues.lock().dead_uses
     }
 
-    /// Puts a stream under capture, as `cuStreamBeginCapture` does, and returns the capture's number.
-    /// Until [`HostDriver::end_capture`] work queued on it is counted and thrown away: there is no graph.
+    /// Puts a stream under capture, as `cuStreamBeginCapture` does, and returns the capture's number. Until
+    /// [`HostDriver::end_capture`] work queued on it is counted and discarded: there is no graph.
     pub fn begin_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         self.gate.known(Call::StreamCapture, device)?;
         if stream.is_legacy() {
@@ -81,7 +80,7 @@ impl HostDriver {
         streams.begin_capture(identity)
     }
 
-    /// Ends a stream's capture. Returns how many items it had.
+    /// Ends a stream's capture. Returns the number of its items.
     pub fn end_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         self.gate.known(Call::StreamCapture, device)?;
         let mut streams = self.queues.lock();

@@ -1,4 +1,4 @@
-//! Faults and counters: every driver call passes here first, and a test can make the n-th one fail.
+//! Faults and counters: every driver call enters here first, and a test can make the n-th call fail.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -106,8 +106,8 @@ impl Call {
         DriverError::new(ErrorKind::Unsupported, self.name(), detail)
     }
 
-    /// Whether the call asks for addresses or memory.
-    const fn asks_for_room(self) -> bool {
+    /// Whether the call allocates addresses or memory.
+    const fn allocates(self) -> bool {
         use Call::{Allocate, Create, CreateWith, HostAllocate, ManagedAllocate, PoolAllocate, Reserve, ReserveAt};
         matches!(
             self,
@@ -115,17 +115,17 @@ impl Call {
         )
     }
 
-    /// The error of a failed system call. Too many mappings are not a device without memory: giving back
-    /// some would not help, so only calls that ask for room answer [`ErrorKind::OutOfMemory`].
+    /// The error of a failed system call. Only calls that allocate give [`ErrorKind::OutOfMemory`]: others fail for too
+    /// many mappings, where freeing memory would not help.
     pub(super) fn failed(self, what: &str) -> DriverError {
         self.failed_with(what, &std::io::Error::last_os_error())
     }
 
-    /// [`Call::failed`] for an error at hand.
+    /// [`Call::failed`] with a given cause.
     pub(super) fn failed_with(self, what: &str, cause: &std::io::Error) -> DriverError {
         let code = cause.raw_os_error().unwrap_or(0);
         let (kind, hint) = match code {
-            libc::ENOMEM if self.asks_for_room() => (ErrorKind::OutOfMemory, "; is a limit on addresses too low?"),
+            libc::ENOMEM if self.allocates() => (ErrorKind::OutOfMemory, "; is a limit on addresses too low?"),
             libc::ENOMEM => (ErrorKind::Failed, "; is vm.max_map_count too low for so many mappings?"),
             _ => (ErrorKind::Failed, ""),
         };
@@ -133,10 +133,10 @@ impl Call {
     }
 }
 
-/// A fault that waits for its call.
+/// A planned fault.
 struct Plan {
     call: Call,
-    /// Fails when this many calls of the kind have been made, it included.
+    /// The number of the call that fails, counted over all calls of its kind.
     at: u64,
     kind: ErrorKind,
 }
@@ -145,7 +145,7 @@ struct Plan {
 pub(super) struct Faults {
     counts: [AtomicU64; Call::ALL.len()],
     plans: Mutex<Vec<Plan>>,
-    /// Whether `plans` has any: what most calls look at instead of the lock.
+    /// Whether `plans` has any, so that most calls need no lock.
     armed: AtomicBool,
 }
 
@@ -158,7 +158,7 @@ impl Faults {
         }
     }
 
-    /// Counts a call; fails where a fault is due.
+    /// Counts a call, and fails if a fault is planned for it.
     pub(super) fn enter(&self, call: Call) -> Result<()> {
         let number = self.counts[call as usize].fetch_add(1, Ordering::Relaxed) + 1;
         if !self.armed.load(Ordering::Acquire) {

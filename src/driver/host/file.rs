@@ -1,9 +1,9 @@
-//! The memfds that all shareable memory lies in, and how another process knows one.
+//! The memfds of all shareable memory, and their format, by which another process recognizes one.
 //!
-//! The first half of a file is memory. Behind it stand a header, which says that the file is ours and what is in it,
-//! and the size of every range that was shared, at a place that follows from where the range begins. So a range can
-//! be named by a descriptor that is positioned at its beginning. The file is sealed against changes of its size:
-//! whoever maps a part of it need not fear that the other side takes the pages away and leaves a bus error.
+//! The first half of a file is memory. The second half has a header, which identifies the file and its content, and the
+//! size of every shared range, at a position computed from the range's offset. So a descriptor positioned at the start
+//! of a range names the range. The file is sealed against changes of its size, so that no process can truncate it and
+//! cause a bus error in another.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -17,10 +17,10 @@ use super::system::page_size;
 use crate::driver::{Place, Result};
 use crate::units::{Address, DeviceId};
 
-/// Bytes of memory in a file: far more than all ranges of a process will ever have summed up to.
+/// Bytes of memory in a file: far more than a process uses in its life.
 pub(super) const MEMORY_BYTES: u64 = 1 << 59;
 const FILE_BYTES: u64 = 1 << 60;
-/// One record for each of the smallest pages that there are.
+/// One record for each page of the smallest size.
 const RECORDS: u64 = MEMORY_BYTES + RECORD_PAGE;
 const RECORD_PAGE: u64 = 4096;
 const RECORD_BYTES: u64 = 8;
@@ -28,7 +28,7 @@ const RECORD_BYTES: u64 = 8;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"forebay1");
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Content {
@@ -38,7 +38,7 @@ pub(super) enum Content {
     Pool = 2,
 }
 
-/// The header as it stands in the file.
+/// The header in the file.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -49,7 +49,7 @@ struct Header {
     reserved: u32,
 }
 
-/// A file's name on this machine: its device and inode.
+/// The identity of a file on this machine: its device and inode.
 pub(super) type Inode = (u64, u64);
 
 /// One memfd, of this process or of another.
@@ -68,7 +68,7 @@ impl SharedFile {
         if fd < 0 {
             return Err(call.failed(&format!("memfd_create for {place}")));
         }
-        // SAFETY: `fd` was just opened and nobody else owns it.
+        // SAFETY: `fd` was just opened and has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         let (kind, ordinal) = match place {
             Place::Device(device) => (0, device.0),
@@ -80,7 +80,7 @@ impl SharedFile {
         file.set_len(FILE_BYTES)
             .and_then(|()| file.write_all_at(bytemuck::bytes_of(&header), MEMORY_BYTES))
             .map_err(|error| call.failed_with("setting up a memfd", &error))?;
-        // SAFETY: an open file of ours.
+        // SAFETY: an open file of this driver.
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } != 0 {
             return Err(call.failed("sealing a memfd"));
         }
@@ -88,9 +88,9 @@ impl SharedFile {
         Ok(Self { file, inode, content, place })
     }
 
-    /// The file behind a descriptor from elsewhere, which is not trusted.
+    /// The file of a descriptor from another process, which is untrusted.
     pub(super) fn open(call: Call, file: File) -> Result<Self> {
-        // SAFETY: asks about an open descriptor; what has no seals answers with an error.
+        // SAFETY: queries an open descriptor; a file without seals gives an error.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         // SAFETY: as above.
         let mode = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
@@ -121,12 +121,12 @@ impl SharedFile {
         Ok(Self { file, inode, content, place })
     }
 
-    /// The number by which `/proc` shows the file to other processes of the same user.
+    /// The number of the file in `/proc`, where other processes of the same user can open it.
     pub(super) fn number(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// A descriptor with a position of its own, at `offset`; close-on-exec.
+    /// A new descriptor with its own position, `offset`; close-on-exec.
     pub(super) fn reopen(&self, call: Call, offset: u64) -> Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.number());
         let mut file = OpenOptions::new()
@@ -138,19 +138,19 @@ impl SharedFile {
         Ok(file.into())
     }
 
-    /// Where a descriptor from elsewhere is positioned.
+    /// The position of a descriptor from another process.
     pub(super) fn position(&self, call: Call) -> Result<u64> {
         (&self.file).stream_position().map_err(|error| call.failed_with("asking for the position in a memfd", &error))
     }
 
-    /// Notes for other processes that `bytes` at `offset` are shared; 0 bytes: no longer.
+    /// Records for other processes that `bytes` bytes at `offset` are shared; 0 bytes: no longer.
     pub(super) fn record(&self, call: Call, offset: u64, bytes: u64) -> Result<()> {
         self.file
             .write_all_at(&bytes.to_le_bytes(), record(offset))
             .map_err(|error| call.failed_with("noting what is shared", &error))
     }
 
-    /// The bytes shared at `offset`. errors: for what is not shared, and for what cannot be.
+    /// The bytes shared at `offset`. errors: if none are shared, or the record is invalid.
     pub(super) fn recorded(&self, call: Call, offset: u64) -> Result<u64> {
         let mut bytes = [0; RECORD_BYTES as usize];
         let possible = offset < MEMORY_BYTES && offset.is_multiple_of(RECORD_PAGE);
@@ -165,7 +165,7 @@ impl SharedFile {
         }
     }
 
-    /// Holds an offset and a size from elsewhere against what is noted.
+    /// Checks an offset and a size from another process against the record.
     pub(super) fn confirm(&self, call: Call, offset: u64, bytes: u64) -> Result<()> {
         let noted = self.recorded(call, offset)?;
         if noted != bytes || !bytes.is_multiple_of(page_size()) {
@@ -174,10 +174,10 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Maps `bytes` from `offset` over whatever is at `at`.
+    /// Maps `bytes` bytes from `offset` at `at`, in place of any mapping there.
     ///
     /// # Safety
-    /// The addresses must be the driver's, with nothing there that is still wanted.
+    /// The addresses must be the driver's, with no mapping there that is still in use.
     pub(super) unsafe fn map_at(&self, call: Call, at: u64, bytes: u64, offset: u64, protection: i32) -> Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let place = at as *mut libc::c_void;
@@ -189,11 +189,11 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Ends a block that may be shared. An importer that still has it sees zeros from now on; CUDA leaves open what
-    /// it would see.
+    /// Frees a range that may be shared. An importer that still maps it reads zeros from now on; in CUDA the contents
+    /// are undefined.
     pub(super) fn forget(&self, call: Call, offset: u64, bytes: u64, shared: bool) {
         if shared {
-            // A record that stays names zeros.
+            // A record that cannot be removed names zeros.
             let _ = self.record(call, offset, 0);
         }
         self.punch(offset, bytes);
@@ -202,8 +202,8 @@ impl SharedFile {
     /// Gives the pages of a range back to the system.
     pub(super) fn punch(&self, offset: u64, bytes: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: an open file of ours. If it fails the pages stay until the file is closed: the range is
-        // never used again, so that costs RAM and is not wrong.
+        // SAFETY: an open file of this driver. If it fails the pages stay until the file is closed: the range is never
+        // used again, so that costs RAM and is not wrong.
         unsafe { libc::fallocate(self.number(), mode, offset as i64, bytes as i64) };
     }
 }

@@ -1,4 +1,4 @@
-//! Files that came from elsewhere.
+//! Files of imported memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -8,13 +8,13 @@ use super::file::{Content, Inode, SharedFile};
 use super::places::Places;
 use crate::driver::Result;
 
-/// Files of other processes, and of our own that came back: one open descriptor for each, however many handles.
+/// Files of other processes, and files of this process that were imported again: one open descriptor each, for all
+/// handles.
 #[derive(Default)]
 pub(super) struct Foreign(HashMap<Inode, Weak<SharedFile>>);
 
 impl Foreign {
-    /// A file from elsewhere, opened once for all that is imported from it. It must have this content, at one of the places
-    /// that there are.
+    /// Opens an imported file, once for all imports from it. It must have the given content, at an existing place.
     pub(super) fn adopt(
         &mut self,
         call: Call,

@@ -1,26 +1,26 @@
-//! What every call passes first: the counters, the faults, the features that are switched off.
+//! The checks at the start of every call: counters, faults and disabled features.
 
 use super::fault::{Call, Faults};
-use super::ledger::Books;
+use super::ledger::Totals;
 use super::options::HostOptions;
 use crate::driver::Result;
 use crate::units::DeviceId;
 
-/// What the driver's devices have, and what was asked of them.
+/// The devices' options, and the counters of calls.
 pub(super) struct Gate {
     pub(super) options: HostOptions,
     pub(super) faults: Faults,
-    pub(super) books: Books,
+    pub(super) totals: Totals,
 }
 
 impl Gate {
     pub(super) fn new(options: HostOptions) -> Self {
-        Self { options, faults: Faults::new(), books: Books::default() }
+        Self { options, faults: Faults::new(), totals: Totals::default() }
     }
 
-    /// Counts a call and refuses it where a fault is due, the device unknown or the feature missing.
+    /// Counts a call, and refuses it if a fault is planned, the device is unknown or the feature is disabled.
     pub(super) fn enter(&self, call: Call, device: DeviceId) -> Result<()> {
-        self.books.count();
+        self.totals.count();
         self.faults.enter(call)?;
         self.known(call, device)?;
         if self.lacks(call) {
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Refuses a device that there is not.
+    /// Refuses an unknown device.
     pub(super) fn known(&self, call: Call, device: DeviceId) -> Result<()> {
         if device.0 < self.options.devices {
             return Ok(());

@@ -1,7 +1,6 @@
-//! Page-locked and managed memory, and what is known of a pointer.
+//! Page-locked and managed memory, and properties of pointers.
 //!
-//! All of the host's memory can be paged in or out as the system likes: nothing is really locked. What counts is what
-//! the books say, since that is what a caller can get wrong.
+//! No memory is really page-locked. The tables alone record it, which is enough to detect a caller's mistakes.
 
 use super::HostDriver;
 use super::blocks::Kind;
@@ -49,7 +48,7 @@ impl HostMemory for HostDriver {
         self.gate.enter(Call::HostAllocate, device)?;
         let Memory { places, blocks, .. } = &mut *self.memory.write();
         let at = blocks.allocate_on_host(places, Call::HostAllocate, bytes, Kind::Pinned)?;
-        self.gate.books.charge(Call::HostAllocate, bytes);
+        self.gate.totals.charge(Call::HostAllocate, bytes);
         Ok(at)
     }
 
@@ -59,7 +58,7 @@ impl HostMemory for HostDriver {
         self.queues.drain(Call::HostFree)?;
         let Memory { places, blocks, .. } = &mut *self.memory.write();
         let bytes = blocks.free_pinned(places, at)?;
-        self.gate.books.charge(Call::HostFree, bytes);
+        self.gate.totals.charge(Call::HostFree, bytes);
         Ok(())
     }
 
@@ -67,7 +66,7 @@ impl HostMemory for HostDriver {
         self.gate.enter(Call::HostRegister, device)?;
         let Memory { registrations, space, blocks, .. } = &mut *self.memory.write();
         registrations.add(at, bytes, flags, space, blocks)?;
-        self.gate.books.charge(Call::HostRegister, bytes);
+        self.gate.totals.charge(Call::HostRegister, bytes);
         Ok(())
     }
 
@@ -76,7 +75,7 @@ impl HostMemory for HostDriver {
         self.memory.write().registrations.remove(at)
     }
 
-    /// One address for all, as wherever CUDA has unified addressing.
+    /// The same address on every device, as with CUDA's unified addressing.
     fn host_device_address(&self, device: DeviceId, at: Address) -> Result<Address> {
         self.gate.enter(Call::HostDeviceAddress, device)?;
         if is_pinned(&self.memory.read(), at) {

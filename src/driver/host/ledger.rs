@@ -1,7 +1,7 @@
-//! The ledger: every call counted, and priced as an H200 was measured to charge for it (driver 580, CUDA 13.0).
+//! The ledger: counts every call, and prices it by its measured time on an H200 (driver 580, CUDA 13.0).
 //!
-//! A replay on the host driver so reports the driver time it would have cost on that GPU. The order of
-//! magnitude is what counts. Calls without a measurement (reserve, unreserve, memory_info, copies, sharing) are free.
+//! So a replay on the host driver reports the driver time on that GPU, to an order of magnitude. Calls without a
+//! measurement (reserve, unreserve, memory_info, copies, sharing) cost nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ const ALLOCATE: Table = plain([76_000.0, 65_000.0, 1_691_000.0, 255_000.0]);
 const FREE: Table = plain([40_000.0, 44_000.0, 81_000.0, 350_000.0]);
 const HOST_ALLOCATE: Table = plain([1_531_000.0, 618_000.0, 31_965_000.0, 390_000_000.0]);
 const HOST_FREE: Table = plain([265_000.0, 314_000.0, 5_595_000.0, 89_000_000.0]);
-/// Milliseconds for 1 GiB, taken to grow with the size: a page is pinned at a time.
+/// Milliseconds for 1 GiB, in proportion to the size, since pages are pinned one by one.
 const HOST_CREATE: u64 = 297;
 const HOST_GRANT: u64 = 26;
 const REGISTER: u64 = 24;
@@ -53,12 +53,12 @@ pub(super) fn price(call: Call, bytes: u64) -> u64 {
         Call::HostAllocate => &HOST_ALLOCATE,
         Call::HostFree => &HOST_FREE,
         Call::HostRegister => return by_size(REGISTER, bytes),
-        // `bytes` are those by which the pool grew.
+        // `bytes` is the growth of the pool.
         Call::PoolAllocate if bytes > 0 => return POOL_COLD,
         Call::PoolAllocate | Call::PoolFree => return POOL_WARM,
-        // For a whole device: not measured, priced as for one stream.
+        // For a whole device: not measured, priced like the call for one stream.
         Call::EventRecord | Call::EventRecordAll => return 170,
-        // Waiting is not priced, only asking.
+        // The call is priced, not the wait.
         Call::EventPassed | Call::EventWait => return 130,
         Call::StreamWait => return 110,
         Call::StreamSynchronize | Call::StreamIdle => return 140,
@@ -77,7 +77,7 @@ pub(super) fn price_at(call: Call, place: Place, bytes: u64) -> u64 {
     }
 }
 
-/// Nanoseconds where 1 GiB costs that many milliseconds.
+/// Nanoseconds for `bytes` bytes, if 1 GiB takes `milliseconds`.
 fn by_size(milliseconds: u64, bytes: u64) -> u64 {
     (u128::from(bytes) * u128::from(milliseconds) * 1_000_000 / u128::from(GIB)) as u64
 }
@@ -111,25 +111,25 @@ fn interpolate(table: &Table, bytes: u64) -> u64 {
     last.1 as u64
 }
 
-/// The sums. Relaxed atomics: nothing is ordered by them.
+/// The sums. Relaxed atomics, since they order nothing.
 #[derive(Default)]
-pub(super) struct Books {
+pub(super) struct Totals {
     calls: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
-impl Books {
-    /// A call was made, whatever became of it.
+impl Totals {
+    /// Counts a call, failed or not.
     pub(super) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call worked on one handle of `bytes`; once for each handle.
+    /// Adds the price of a call on one handle of `bytes` bytes; called once for each handle.
     pub(super) fn charge(&self, call: Call, bytes: u64) {
         self.nanoseconds.fetch_add(price(call, bytes), Ordering::Relaxed);
     }
 
-    /// [`Books::charge`] for physical memory that lies at `place`.
+    /// [`Totals::charge`] for physical memory that lies at `place`.
     pub(super) fn charge_at(&self, call: Call, place: Place, bytes: u64) {
         self.nanoseconds.fetch_add(price_at(call, place, bytes), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! All memory: what lies where, and who may touch it.
+//! All memory of the host driver, with its locations and access rights.
 
 use super::blocks::Blocks;
 use super::fault::Call;
@@ -13,8 +13,7 @@ use crate::units::{Address, DeviceId};
 
 /// All memory of all devices and of the host.
 ///
-/// Data is copied and filled under the read half of the lock around this, so that nothing is unmapped in
-/// the middle of it.
+/// Copies and fills run under the read lock around this, so that no memory is unmapped during them.
 pub(super) struct Memory {
     pub(super) places: Places,
     pub(super) space: AddressSpace,
@@ -36,8 +35,8 @@ impl Memory {
         })
     }
 
-    /// Whether `device` may read or write `at..at+bytes`: mappings that it was given access to, one block, or memory
-    /// that this driver does not know, which is the program's own. The error says what is in the way.
+    /// Checks that `device` may read or write `at..at+bytes`: mappings that it has access to, one block, or memory that
+    /// this driver does not know, which is the program's. The error gives the reason.
     pub(super) fn check_access(
         &self,
         device: DeviceId,
@@ -68,8 +67,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Refuses work on memory that `device` may not touch, or that was given to a pool's free: whatever runs behind
-    /// the free would be too late, and whatever runs before it should have been queued before.
+    /// Refuses to queue work on memory that `device` may not use, or that is being freed to a pool: work queued after
+    /// the free would use freed memory.
     pub(super) fn check_queued(
         &self,
         call: Call,

@@ -1,15 +1,15 @@
-//! The driver on RAM: not a mock, but the same contract kept by the operating system.
+//! The host driver, on RAM: a second implementation of the driver's contract, by means of the operating system.
 //!
-//! Physical memory is a memfd, a reservation is `mmap` of nothing, a mapping is `mmap` of the memfd over
-//! it: aliasing, access rights and data are real. Streams are queues ([`Clock`] says when they run), so a
-//! test can hold work back and see what a missing wait would have corrupted. What CUDA leaves undefined
-//! is an error or a counter here: use of a dead stream handle, work on memory that is no longer mapped.
+//! Physical memory is a memfd, a reservation is `mmap` of nothing, a mapping is `mmap` of the memfd over it: aliasing,
+//! access rights and data are real. Streams are queues ([`Clock`] says when they run), so a test can hold work back and
+//! see what a missing wait would have corrupted. Undefined behaviour of CUDA is an error or a counter here: use of a
+//! destroyed stream's handle, work on unmapped memory.
 //!
-//! Two locks, never held together except memory's read half under running work: `memory` for what lies where, the one
-//! in `queues` for streams and events. Work runs under neither.
+//! It has two locks: `memory` for all memory, and that of `queues` for streams and events. They are never held
+//! together, except that running work takes the read lock of `memory`. Closures run under neither.
 //!
-//! `memory` is made of parts that do not know each other: `places` (how much there is), `vmm`, `blocks`, `pool_table`,
-//! `registrations`, `foreign`. A call that needs two of them is given both.
+//! `memory` consists of independent parts: `places` (physical memory and its capacity), `vmm`, `blocks`, `pool_table`,
+//! `registrations`, `foreign`. A function that needs two of them takes both.
 
 mod blocks;
 mod clock;
@@ -57,7 +57,7 @@ use super::{
 };
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// The host driver. Dropping it unmaps everything that it gave out.
+/// The host driver. Dropping it unmaps all its memory.
 pub struct HostDriver {
     gate: Gate,
     memory: Arc<RwLock<Memory>>,
@@ -69,7 +69,7 @@ pub struct HostDriver {
 }
 
 impl HostDriver {
-    /// A driver with devices of its own. errors: [`ErrorKind::Invalid`] for options that make no sense.
+    /// A driver with its own devices. errors: [`ErrorKind::Invalid`] for invalid options.
     pub fn new(options: HostOptions) -> Result<Self> {
         options.check(system::page_size())?;
         let memory = Arc::new(RwLock::new(Memory::new(options)?));
@@ -99,24 +99,24 @@ impl HostDriver {
         self.gate.faults.clear();
     }
 
-    /// How many calls of this kind were made, failed ones included.
+    /// The number of calls of this kind, failed ones included.
     #[must_use]
     pub fn calls(&self, call: Call) -> u64 {
         self.gate.faults.calls(call)
     }
 
-    /// A lie for tests that must notice it: every event has passed.
+    /// Makes every event pass, for tests that must detect this fault.
     pub fn lie_events_pass(&self, lie: bool) {
         self.events_pass.store(lie, Ordering::Relaxed);
     }
 
-    /// A lie for tests that must notice it: `stream_wait` succeeds and does nothing.
+    /// Makes `stream_wait` succeed without effect, for tests that must detect this fault.
     pub fn lie_ignore_waits(&self, lie: bool) {
         self.ignore_waits.store(lie, Ordering::Relaxed);
     }
 
-    /// How many copies and fills found their memory unmapped when they ran, and did nothing. CUDA would
-    /// have ended the context with an illegal address.
+    /// The number of copies and fills that found their memory unmapped when they ran, and did nothing. CUDA would fail
+    /// with an illegal address and lose the context.
     #[must_use]
     pub fn bad_accesses(&self) -> u64 {
         self.queues.bad_accesses()
@@ -139,7 +139,7 @@ impl Driver for HostDriver {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.gate.books.read().nanoseconds + self.passed.load(Ordering::Relaxed))
+        Duration::from_nanos(self.gate.totals.read().nanoseconds + self.passed.load(Ordering::Relaxed))
     }
 
     fn pass(&self, time: Duration) {
@@ -209,7 +209,7 @@ impl Driver for HostDriver {
         let options = PhysicalOptions { place: Place::Device(device), share, rdma: self.gate.options.rdma };
         let Memory { places, space, .. } = &mut *self.memory.write();
         let physical = space.create(places, Call::Create, bytes, &options)?;
-        self.gate.books.charge(Call::Create, bytes);
+        self.gate.totals.charge(Call::Create, bytes);
         Ok(physical)
     }
 
@@ -217,14 +217,14 @@ impl Driver for HostDriver {
         self.gate.enter(Call::Release, device)?;
         let Memory { places, space, .. } = &mut *self.memory.write();
         let (place, bytes) = space.release(places, device, physical)?;
-        self.gate.books.charge_at(Call::Release, place, bytes);
+        self.gate.totals.charge_at(Call::Release, place, bytes);
         Ok(())
     }
 
     fn map(&self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<()> {
         self.gate.enter(Call::Map, device)?;
         let place = self.memory.write().space.map(device, at, bytes, physical)?;
-        self.gate.books.charge_at(Call::Map, place, bytes);
+        self.gate.totals.charge_at(Call::Map, place, bytes);
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl Driver for HostDriver {
         let access = [(Place::Device(device), Access::ReadWrite)];
         let Memory { places, space, .. } = &mut *self.memory.write();
         let handles = space.grant(places, Call::Grant, at, bytes, &access)?;
-        handles.into_iter().for_each(|(place, bytes)| self.gate.books.charge_at(Call::Grant, place, bytes));
+        handles.into_iter().for_each(|(place, bytes)| self.gate.totals.charge_at(Call::Grant, place, bytes));
         Ok(())
     }
 
@@ -241,7 +241,7 @@ impl Driver for HostDriver {
         self.gate.enter(Call::Unmap, device)?;
         let Memory { places, space, .. } = &mut *self.memory.write();
         let handles = space.unmap(places, at, bytes)?;
-        handles.into_iter().for_each(|(place, bytes)| self.gate.books.charge_at(Call::Unmap, place, bytes));
+        handles.into_iter().for_each(|(place, bytes)| self.gate.totals.charge_at(Call::Unmap, place, bytes));
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl Driver for HostDriver {
         self.gate.enter(Call::Allocate, device)?;
         let Memory { places, blocks, .. } = &mut *self.memory.write();
         let at = blocks.allocate(places, device, bytes)?;
-        self.gate.books.charge(Call::Allocate, bytes);
+        self.gate.totals.charge(Call::Allocate, bytes);
         Ok(at)
     }
 
@@ -257,7 +257,7 @@ impl Driver for HostDriver {
         self.gate.enter(Call::Free, device)?;
         let Memory { places, blocks, .. } = &mut *self.memory.write();
         let bytes = blocks.free(places, device, at)?;
-        self.gate.books.charge(Call::Free, bytes);
+        self.gate.totals.charge(Call::Free, bytes);
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl Driver for HostDriver {
 
     fn stream_synchronize(&self, device: DeviceId, stream: StreamHandle) -> Result<()> {
         self.gate.enter(Call::StreamSynchronize, device)?;
-        self.gate.books.charge(Call::StreamSynchronize, 0);
+        self.gate.totals.charge(Call::StreamSynchronize, 0);
         let mark = {
             let mut streams = self.queues.lock();
             let identity = streams.resolve(Call::StreamSynchronize, device, stream)?;
@@ -281,13 +281,13 @@ impl Driver for HostDriver {
             streams.tail(identity)
         };
         self.queues.wait(Call::StreamSynchronize, mark)?;
-        self.queues.settle();
+        self.queues.shrink_pools();
         Ok(())
     }
 
     fn stream_idle(&self, device: DeviceId, stream: StreamHandle) -> Result<bool> {
         self.gate.enter(Call::StreamIdle, device)?;
-        self.gate.books.charge(Call::StreamIdle, 0);
+        self.gate.totals.charge(Call::StreamIdle, 0);
         let mut streams = self.queues.lock();
         let identity = streams.resolve(Call::StreamIdle, device, stream)?;
         streams.refuse_capture(Call::StreamIdle, identity)?;
@@ -297,13 +297,13 @@ impl Driver for HostDriver {
 
     fn stream_identity(&self, device: DeviceId, stream: StreamHandle) -> Result<u64> {
         self.gate.enter(Call::StreamIdentity, device)?;
-        self.gate.books.charge(Call::StreamIdentity, 0);
+        self.gate.totals.charge(Call::StreamIdentity, 0);
         self.queues.lock().resolve(Call::StreamIdentity, device, stream)
     }
 
     fn stream_capture(&self, device: DeviceId, stream: StreamHandle) -> Result<Capture> {
         self.gate.enter(Call::StreamCapture, device)?;
-        self.gate.books.charge(Call::StreamCapture, 0);
+        self.gate.totals.charge(Call::StreamCapture, 0);
         let mut streams = self.queues.lock();
         let identity = streams.resolve(Call::StreamCapture, device, stream)?;
         Ok(streams.capture(identity))
@@ -325,7 +325,7 @@ impl Driver for HostDriver {
         let identity = streams.resolve(Call::EventRecord, device, stream)?;
         streams.refuse_capture(Call::EventRecord, identity)?;
         streams.event_record(device, event, identity)?;
-        self.gate.books.charge(Call::EventRecord, 0);
+        self.gate.totals.charge(Call::EventRecord, 0);
         self.queues.pump(streams);
         Ok(())
     }
@@ -335,13 +335,13 @@ impl Driver for HostDriver {
         let mut streams = self.queues.lock();
         streams.refuse_any_capture(Call::EventRecordAll, device)?;
         streams.event_record_all(device, event)?;
-        self.gate.books.charge(Call::EventRecordAll, 0);
+        self.gate.totals.charge(Call::EventRecordAll, 0);
         Ok(())
     }
 
     fn event_passed(&self, device: DeviceId, event: Event) -> Result<bool> {
         self.gate.enter(Call::EventPassed, device)?;
-        self.gate.books.charge(Call::EventPassed, 0);
+        self.gate.totals.charge(Call::EventPassed, 0);
         let streams = self.queues.lock();
         let marks = streams.event_marks(Call::EventPassed, event)?;
         let passed = marks.is_none_or(|marks| streams.pending(&marks).is_none());
@@ -350,10 +350,10 @@ impl Driver for HostDriver {
 
     fn event_wait(&self, device: DeviceId, event: Event) -> Result<()> {
         self.gate.enter(Call::EventWait, device)?;
-        self.gate.books.charge(Call::EventWait, 0);
+        self.gate.totals.charge(Call::EventWait, 0);
         let marks = self.queues.lock().event_marks(Call::EventWait, event)?;
         marks.iter().flat_map(|marks| marks.iter()).try_for_each(|&mark| self.queues.wait(Call::EventWait, mark))?;
-        self.queues.settle();
+        self.queues.shrink_pools();
         Ok(())
     }
 
@@ -363,7 +363,7 @@ impl Driver for HostDriver {
         let identity = streams.resolve(Call::StreamWait, device, stream)?;
         let marks = streams.event_marks(Call::StreamWait, event)?;
         streams.refuse_capture(Call::StreamWait, identity)?;
-        self.gate.books.charge(Call::StreamWait, 0);
+        self.gate.totals.charge(Call::StreamWait, 0);
         if let Some(marks) = marks
             && !self.ignore_waits.load(Ordering::Relaxed)
         {
@@ -381,7 +381,7 @@ impl Driver for HostDriver {
             streams.tails(device)
         };
         marks.into_iter().try_for_each(|mark| self.queues.wait(Call::Synchronize, mark))?;
-        self.queues.settle();
+        self.queues.shrink_pools();
         Ok(())
     }
 
@@ -419,7 +419,7 @@ impl Driver for HostDriver {
         self.queues.enqueue(call, device, stream, Work::Fill { device, to, value, width, bytes })
     }
 
-    /// The default pool alone: a pool of the program's keeps what its threshold says.
+    /// Trims the default pool only: a pool of the program keeps memory by its threshold.
     fn trim_driver_pools(&self, device: DeviceId) -> Result<()> {
         self.gate.enter(Call::TrimDriverPools, device)?;
         let options = PoolOptions { place: Some(Place::Device(device)), managed: false, share: false, max_size: 0 };
@@ -429,6 +429,6 @@ impl Driver for HostDriver {
     }
 
     fn ledger(&self) -> Option<Ledger> {
-        Some(self.gate.books.read())
+        Some(self.gate.totals.read())
     }
 }

@@ -1,4 +1,4 @@
-//! What a host driver is made of, and the environment variables that say so.
+//! Options of a host driver, and their environment variables.
 
 use crate::driver::{DriverError, ErrorKind, Result};
 use crate::units::Human;
@@ -16,20 +16,20 @@ const MOST_DEVICES: u32 = 64;
 /// When queued work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
-    /// At once, as soon as what it waits for is done.
+    /// At once, or as soon as the work that it waits for is done.
     Immediate,
     /// When stepped, or when the host waits for it.
     Manual,
-    /// When so many more items were queued, on any stream of any device, or when the host waits for it: as on a GPU that is
-    /// that far behind its program. As many questions in a row for an event that has not passed count as an item, so that who
-    /// asks again and again has an answer in the end.
+    /// When this number of later items was queued, on any stream of any device, or when the host waits for it: as on a
+    /// GPU that is behind its program. The same number of consecutive queries of unfinished work counts as one item, so
+    /// that a program that polls makes progress.
     Late(u32),
 }
 
-/// What the devices of a [`HostDriver`](super::HostDriver) are like.
+/// Options of a [`HostDriver`](super::HostDriver) and its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// How many devices, at most 64.
+    /// The number of devices, at most 64.
     pub devices: u32,
     /// Bytes of memory of each.
     pub capacity: u64,
@@ -47,11 +47,11 @@ pub struct HostOptions {
     pub fabric: bool,
     /// As [`Capabilities::rdma`](crate::driver::Capabilities::rdma), where there is virtual memory.
     pub rdma: bool,
-    /// Whether memory, physical or of a pool, can be had on a NUMA node of the host.
+    /// Whether physical memory and pools can lie on a NUMA node of the host.
     pub host_numa: bool,
-    /// How many nodes the host has; device `n` is nearest to node `n % numa_nodes`.
+    /// The number of NUMA nodes of the host; device `n` is nearest to node `n % numa_nodes`.
     pub numa_nodes: u32,
-    /// Bytes of memory of the host: what physical memory, pools and allocations of the host may have in all.
+    /// Bytes of host memory, for its physical memory, pools and allocations together.
     pub host_capacity: u64,
     /// As [`Capabilities::pool_fd`](crate::driver::Capabilities::pool_fd), where there are pools.
     pub pool_fd: bool,
@@ -67,7 +67,7 @@ pub struct HostOptions {
     pub device_events: bool,
     /// As [`Capabilities::version`](crate::driver::Capabilities::version).
     pub version: u32,
-    /// The clock to begin with.
+    /// The initial clock.
     pub clock: Clock,
 }
 
@@ -100,9 +100,9 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// The defaults, with `FOREBAY_HOST_CAPACITY` (bytes, or with K, M, G or T), `FOREBAY_HOST_DEVICES` and `FOREBAY_HOST_LATE`
-    /// (the items of [`Clock::Late`], or 0).
-    /// errors: [`ErrorKind::Invalid`] for values that do not fit, which it names.
+    /// The defaults, with `FOREBAY_HOST_CAPACITY` (bytes, or with K, M, G or T), `FOREBAY_HOST_DEVICES` and
+    /// `FOREBAY_HOST_LATE` (the items of [`Clock::Late`], or 0).
+    /// errors: [`ErrorKind::Invalid`] for an invalid value, which the text names.
     pub fn from_environment() -> Result<Self> {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Self::from_text(read(CAPACITY).as_deref(), read(DEVICES).as_deref(), read(LATE).as_deref())

@@ -1,8 +1,8 @@
-//! The physical memory of each place: what file it lies in, and how much of it there is.
+//! The physical memory of each place: its file and its capacity.
 //!
-//! The physical memory of a device is one sparse memfd, that of the host another. A handle or a plain allocation is a
-//! range of it that no other ever had, so data that outlives its handle can never look valid: the hole is punched
-//! when nothing holds it.
+//! The physical memory of a device is one sparse memfd, that of the host another. Each handle or device allocation is a
+//! range that was never used before. When no reference to it is left its pages are freed, so stale data never looks
+//! valid.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::units::{DeviceId, Human};
 /// The physical memory of a place.
 pub(super) struct Backing {
     pub(super) file: Arc<SharedFile>,
-    /// Where the next range begins. Only grows.
+    /// The start of the next range. Only grows.
     pub(super) next_offset: u64,
     /// Bytes counted against the capacity.
     used: u64,
@@ -27,7 +27,7 @@ impl Backing {
         Ok(Self { file, next_offset: 0, used: 0 })
     }
 
-    /// The file, and where its next range begins.
+    /// The file, and the start of its next range.
     pub(super) fn end(&self) -> (Arc<SharedFile>, u64) {
         (Arc::clone(&self.file), self.next_offset)
     }
@@ -62,7 +62,7 @@ impl Places {
         }
     }
 
-    /// Whether there is such a place.
+    /// Checks that the place exists.
     pub(super) fn check(&self, call: Call, place: Place) -> Result<()> {
         let (devices, nodes) = (self.options.devices, self.options.numa_nodes);
         match place {

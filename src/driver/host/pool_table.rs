@@ -1,7 +1,7 @@
-//! What a pool is made of: a file of its own, and how much of it is held and used.
+//! Pools: each has its own file, and counts of bytes held and used.
 //!
-//! A freed block's pages go back to the system at once, so that a use after the free cannot go unnoticed; what the pool
-//! keeps is the right to that many bytes. `reserved` counts what it has taken from its place, used or kept.
+//! A freed block's pages go back to the system at once, so that a use after the free is detected; the pool keeps only
+//! the count of bytes. `reserved` is the bytes that the pool has of its place's capacity, used or idle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::system::page_size;
 use crate::driver::{Access, DriverError, ErrorKind, Place, PoolAttribute, PoolHandle, PoolOptions, Result};
 use crate::units::{Address, Human};
 
-/// Who made a pool.
+/// The origin of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The driver: it is the default one of its place.
+    /// The driver: the default pool of its place.
     Driver,
     /// `pool_create`.
     Created,
-    /// `pool_import_fd`: its blocks are another process's.
+    /// `pool_import_fd`: its blocks belong to another process.
     Imported,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Pool {
     pub(super) file: Arc<SharedFile>,
     pub(super) rights: Rights,
     destroyed: bool,
-    /// Where the next block begins in the file. Only grows.
+    /// The start of the next block in the file. Only grows.
     next_offset: u64,
     blocks: u64,
     reserved: u64,
@@ -41,7 +41,7 @@ pub(super) struct Pool {
     used: u64,
     used_high: u64,
     threshold: u64,
-    /// Whether memory is reused by event, when idle, by waiting: said by the program, of no effect here.
+    /// The three REUSE_* attributes, which have no effect here.
     reuse: [bool; 3],
 }
 
@@ -68,7 +68,7 @@ impl Pool {
         }
     }
 
-    /// Whose capacity its memory counts against. Managed memory may be more than a device has.
+    /// The place whose capacity its memory counts against. Managed memory may exceed a device's.
     fn account(&self) -> Place {
         self.options.place.filter(|_| !self.options.managed).unwrap_or(Place::Host)
     }
@@ -98,12 +98,12 @@ impl PoolTable {
         Self { pools: BTreeMap::new(), next: 1 }
     }
 
-    /// How many were created or imported and not destroyed.
+    /// The number of pools created or imported and not destroyed.
     pub(super) fn count(&self) -> u64 {
         self.pools.values().filter(|pool| pool.origin != Origin::Driver && !pool.destroyed).count() as u64
     }
 
-    /// The pool that a block is of.
+    /// The pool of a block.
     pub(super) fn owner(&self, block: &Block) -> Option<&Pool> {
         match block.kind {
             Kind::Pooled { pool, .. } => self.pools.get(&pool),
@@ -111,7 +111,7 @@ impl PoolTable {
         }
     }
 
-    /// The pool that the driver has for a place, made when first asked for.
+    /// The default pool of a place, created on first use.
     pub(super) fn default_of(&mut self, call: Call, options: PoolOptions) -> Result<PoolHandle> {
         let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
         match found {
@@ -120,7 +120,7 @@ impl PoolTable {
         }
     }
 
-    /// Empties the driver's pool for a place, if it was ever asked for.
+    /// Trims the default pool of a place, if it exists.
     pub(super) fn trim_default(&mut self, places: &mut Places, options: PoolOptions) {
         let found = self.pools.iter().find(|(_, pool)| pool.origin == Origin::Driver && pool.options == options);
         if let Some((&handle, _)) = found {
@@ -163,7 +163,7 @@ impl PoolTable {
         }
     }
 
-    /// Gives back what is kept, down to `keep` bytes held.
+    /// Frees idle memory until `keep` bytes are held.
     pub(super) fn shrink(&mut self, places: &mut Places, handle: u64, keep: u64) {
         let Some(pool) = self.pools.get_mut(&handle).filter(|pool| pool.origin != Origin::Imported) else { return };
         let (account, target) = (pool.account(), pool.used.max(keep).min(pool.reserved));
@@ -172,13 +172,13 @@ impl PoolTable {
         places.give_back(account, idle);
     }
 
-    /// Whether [`PoolTable::settle`] has something to do.
+    /// Whether a pool holds more than its threshold.
     pub(super) fn exceed(&self) -> bool {
         self.pools.values().any(Pool::excess)
     }
 
-    /// What a synchronisation gives the driver time for: pools shrink to their thresholds.
-    pub(super) fn settle(&mut self, places: &mut Places) {
+    /// Shrinks all pools to their thresholds, as CUDA does at each synchronization.
+    pub(super) fn shrink_to_thresholds(&mut self, places: &mut Places) {
         let over = self.pools.iter().filter(|(_, pool)| pool.excess()).map(|(&handle, pool)| (handle, pool.threshold));
         for (handle, threshold) in over.collect::<Vec<_>>() {
             self.shrink(places, handle, threshold);
@@ -187,7 +187,7 @@ impl PoolTable {
 
     // ---- blocks ----------------------------------------------------------------------------------------
 
-    /// Returns the address, and by how many bytes the pool grew.
+    /// Returns the address, and the growth of the pool in bytes.
     pub(super) fn allocate(
         &mut self,
         places: &mut Places,
@@ -225,7 +225,7 @@ impl PoolTable {
         }
     }
 
-    /// Shows a block of another process's pool.
+    /// Maps a block of another process's pool.
     pub(super) fn open_block(
         &mut self,
         blocks: &mut Blocks,
@@ -241,13 +241,13 @@ impl PoolTable {
         Ok(at)
     }
 
-    /// The free's turn on its stream has come.
+    /// Frees the block, when the free runs on its stream.
     pub(super) fn finish_free(&mut self, places: &mut Places, blocks: &mut Blocks, at: Address) {
         let Some(&Block { bytes, kind: Kind::Pooled { pool: handle, offset, shared, .. } }) = blocks.get(at) else {
             return;
         };
         if blocks.remove(Call::PoolFree, at.0).is_err() {
-            // Too many mappings: the block stays in the books, where a test for leaks sees it.
+            // Too many mappings: the block stays in the table, where a test for leaks finds it.
             return;
         }
         let Some(pool) = self.pools.get_mut(&handle) else { return };
@@ -264,7 +264,7 @@ impl PoolTable {
         }
     }
 
-    /// File, offset and size of a block that its pool's other processes may be told of, which is noted.
+    /// Records a block as shared, and returns its file, offset and size.
     pub(super) fn share_block(&self, blocks: &mut Blocks, at: Address) -> Result<(Arc<SharedFile>, u64, u64)> {
         let call = Call::PoolExportPointer;
         let Some(Block { bytes, kind: Kind::Pooled { pool, offset, shared, freeing: false } }) = blocks.get_mut(at)
@@ -330,7 +330,7 @@ impl PoolTable {
         places.check(call, place)?;
         let pool = self.get(call, handle)?;
         let lies = pool.options.place.filter(|_| !pool.options.managed);
-        // Everybody has managed memory; a place has its own; and the host has no device's.
+        // Every place has access to managed memory, a place to its own memory, and the host never to a device's.
         let fixed = match (lies, place) {
             (None, _) => Some(Access::ReadWrite),
             (Some(Place::Device(home)), Place::Device(device)) => (home == device).then_some(Access::ReadWrite),

@@ -1,4 +1,4 @@
-//! Stream-ordered pools. An allocation can be used at once; a free happens when its turn on its stream comes.
+//! Stream-ordered pools. An allocation can be used at once; a free is an item of work on its stream.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::driver::{Access, Blob, ErrorKind, Place, PoolAttribute, PoolHandle, P
 use crate::units::{Address, DeviceId, StreamHandle};
 
 impl HostDriver {
-    /// Whether there can be a pool of this kind.
+    /// Checks that a pool with these options is possible.
     fn check_pool(&self, call: Call, options: &PoolOptions) -> Result<()> {
         let host = &self.gate.options;
         if let Some(place) = options.place {
@@ -45,7 +45,7 @@ impl HostDriver {
         self.memory.write().pools.default_of(call, options)
     }
 
-    /// Refuses a stream that is dead or being captured: there are no graphs for pool memory to live in.
+    /// Refuses a stream that is destroyed or being captured, since the host driver has no graphs.
     fn check_stream(&self, call: Call, device: DeviceId, stream: StreamHandle) -> Result<()> {
         let mut streams = self.queues.lock();
         let identity = streams.resolve(call, device, stream)?;
@@ -118,7 +118,7 @@ impl Pools for HostDriver {
         Ok(())
     }
 
-    /// Where memory lacks while frees are queued, waits for them and tries again, as CUDA does.
+    /// If memory is short while frees are queued, waits for them and tries again, as CUDA does.
     fn pool_allocate(&self, device: DeviceId, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<Address> {
         let call = Call::PoolAllocate;
         self.gate.enter(call, device)?;
@@ -135,7 +135,7 @@ impl Pools for HostDriver {
             }
             other => other?,
         };
-        self.gate.books.charge(call, growth);
+        self.gate.totals.charge(call, growth);
         Ok(at)
     }
 
@@ -147,7 +147,7 @@ impl Pools for HostDriver {
         self.queues
             .enqueue(call, device, stream, Work::PoolFree { at })
             .inspect_err(|_| self.memory.write().blocks.cancel_pool_free(at))?;
-        self.gate.books.charge(call, 0);
+        self.gate.totals.charge(call, 0);
         Ok(())
     }
 

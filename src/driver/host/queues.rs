@@ -1,7 +1,7 @@
-//! When queued work runs.
+//! Running queued work.
 //!
-//! Work runs on the thread that queued it, stepped it or waits for it, outside every lock. There are no
-//! threads of the driver's own, so a test with the manual clock has one order of events and no luck in it.
+//! Work runs on the thread that queued it, stepped it or waits for it, outside every lock. The driver has no threads,
+//! so a test with the manual clock is deterministic.
 
 use std::ptr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::stream::{Mark, Obstacle, Streams, Work};
 use crate::driver::{DriverError, ErrorKind, Result};
 use crate::units::{DeviceId, StreamHandle};
 
-/// The streams, and the memory that their work is done on.
+/// The streams, and the memory that their work uses.
 pub(super) struct Queues {
     devices: u32,
     streams: Mutex<Streams>,
@@ -41,7 +41,7 @@ impl Queues {
         self.streams.lock()
     }
 
-    /// How many copies and fills found their memory unmapped when they ran.
+    /// The number of copies and fills that found their memory unmapped when they ran.
     pub(super) fn bad_accesses(&self) -> u64 {
         self.bad_accesses.load(Ordering::Relaxed)
     }
@@ -58,7 +58,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Runs what is due by the clock. Takes the lock, to give it up while work runs.
+    /// Runs the work that is due by the clock. Takes the lock's guard and releases it while work runs.
     pub(super) fn pump<'a>(&'a self, mut streams: MutexGuard<'a, Streams>) {
         while let Some((identity, work)) = streams.take_due() {
             drop(streams);
@@ -67,16 +67,16 @@ impl Queues {
         }
     }
 
-    /// The answer to a question whether work is done. Who asks in vain lets some time pass.
+    /// Answers a query whether work is done. A query of unfinished work counts towards [`Clock::Late`].
     pub(super) fn answer<'a>(&'a self, mut streams: MutexGuard<'a, Streams>, done: bool) -> bool {
         if !done {
-            streams.asked_in_vain();
+            streams.count_query();
             self.pump(streams);
         }
         done
     }
 
-    /// Waits until `mark` has passed, running what stands before it, on other streams too, and no more.
+    /// Waits until `mark` has passed. Runs the work that it depends on, also on other streams, and no other work.
     pub(super) fn wait(&self, call: Call, mark: Mark) -> Result<()> {
         let mut streams = self.streams.lock();
         loop {
@@ -96,28 +96,28 @@ impl Queues {
         }
     }
 
-    /// Waits for all that is queued on all devices.
+    /// Waits for all work of all devices.
     pub(super) fn drain(&self, call: Call) -> Result<()> {
         let marks = {
             let streams = self.streams.lock();
             (0..self.devices).flat_map(|device| streams.tails(DeviceId(device))).collect::<Vec<_>>()
         };
         marks.into_iter().try_for_each(|mark| self.wait(call, mark))?;
-        self.settle();
+        self.shrink_pools();
         Ok(())
     }
 
-    /// What CUDA does at every synchronisation: pools give back what is above their thresholds.
-    pub(super) fn settle(&self) {
+    /// Shrinks pools to their thresholds, as CUDA does at each synchronization.
+    pub(super) fn shrink_pools(&self) {
         if self.memory.read().pools.exceed() {
             let Memory { places, pools, .. } = &mut *self.memory.write();
-            pools.settle(places);
+            pools.shrink_to_thresholds(places);
         }
     }
 
     /// Runs an item that was taken from a stream.
     pub(super) fn run(&self, identity: u64, work: Work) {
-        /// Gives the stream free again even if the closure panics.
+        /// Releases the stream even if the closure panics.
         struct Finish<'a>(&'a Queues, u64);
         impl Drop for Finish<'_> {
             fn drop(&mut self) {
@@ -145,7 +145,7 @@ impl Queues {
                     self.bad_access();
                     return;
                 }
-                // SAFETY: as for the copy; `fill_pattern` has seen to the alignment.
+                // SAFETY: as for the copy; `fill_pattern` checked the alignment.
                 unsafe { fill(to.0, value, width, bytes) };
             }
             Work::PoolFree { at } => {
@@ -158,7 +158,7 @@ impl Queues {
 }
 
 /// # Safety
-/// The range must be writable and nobody's but the queue's for now, address and size multiples of `width`.
+/// The range must be writable and not in use by other code; address and size are multiples of `width`.
 unsafe fn fill(to: u64, value: u32, width: u32, bytes: u64) {
     let count = (bytes / u64::from(width)) as usize;
     #[expect(clippy::cast_possible_truncation, reason = "the low bytes are what is asked for")]

@@ -1,9 +1,9 @@
-//! Who may touch memory.
+//! Access rights to memory.
 
 use crate::driver::{Access, Place};
 use crate::units::DeviceId;
 
-/// What everybody may do with some memory: one bit for each device, and the host's threads.
+/// The access of all places to some memory: one bit for each device, and one for the host's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rights {
     read: u64,
@@ -12,17 +12,17 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Everybody may do everything.
+    /// All places read and write.
     pub(super) const ALL: Self = Self { read: u64::MAX, write: u64::MAX, host: Access::ReadWrite };
 
-    /// The rights of somebody alone.
+    /// The rights of one place alone.
     pub(super) fn only(place: Place) -> Self {
         let mut rights = Self::default();
         rights.set(place, Access::ReadWrite);
         rights
     }
 
-    /// All places of the host stand for its threads.
+    /// All host places stand for the host's threads.
     pub(super) fn set(&mut self, place: Place, access: Access) {
         let Place::Device(device) = place else {
             self.host = access;
@@ -53,14 +53,14 @@ impl Rights {
         who & (1 << device.0) != 0
     }
 
-    /// What the process must be able to do, since all of them are threads of it.
+    /// The protection of the pages: that of all places together, since their work runs on threads of this process.
     pub(super) fn protection(self) -> i32 {
         let write = self.write != 0 || self.host == Access::ReadWrite;
         let read = write || self.read != 0 || self.host == Access::Read;
         (if read { libc::PROT_READ } else { libc::PROT_NONE }) | (if write { libc::PROT_WRITE } else { 0 })
     }
 
-    /// The error of a device that may not.
+    /// The error for a device without access.
     pub(super) fn require(self, device: DeviceId, write: bool, at: u64) -> Result<(), String> {
         match (self.may(device, write), self.may(device, false)) {
             (true, _) => Ok(()),

@@ -1,7 +1,7 @@
-//! Memory that leaves the process: descriptors and blobs that another process can open.
+//! Exporting and importing memory: descriptors and blobs that another process can open.
 //!
-//! Nobody tells a process when the last descriptor of its memory is closed elsewhere. So a handle that was exported
-//! keeps its pages until the process ends, though it no longer counts against the capacity: that costs RAM and no more.
+//! A process cannot detect that other processes have closed all descriptors of its memory. So an exported handle keeps
+//! its pages until the process ends. After its release it no longer counts against the capacity, and costs only RAM.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::vmm::{AddressSpace, Range};
 use crate::driver::{Blob, Physical, Place, Result, Share, Sharing};
 use crate::units::{Address, DeviceId};
 
-/// Notes that others may have a handle, after `make` made what names it.
+/// Records that other processes may have a handle, after `make` created its descriptor or blob.
 fn export<T>(
     space: &mut AddressSpace,
     call: Call,

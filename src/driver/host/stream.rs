@@ -5,8 +5,8 @@
 //! A wait is an item that cannot run before its mark has passed, and keeps the mark it was queued with.
 //! An event for a whole device has a mark on each of its busy streams, and is no item on any.
 //!
-//! The legacy stream (0 and 1) is one more queue: it does **not** wait for the others here, nor they for
-//! it. Code that leans on that implicit order would be wrong for non-blocking streams anyway.
+//! The legacy stream (0 and 1) is one more queue: it does **not** wait for the others here, nor they for it. Code that
+//! relies on that implicit order would be wrong for non-blocking streams.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Deref;
@@ -21,14 +21,14 @@ use crate::units::{Address, DeviceId, StreamHandle};
 /// The first handle of a created stream; those below have meanings of their own.
 const FIRST_HANDLE: u64 = 16;
 
-/// All items of a stream up to, and with, this one; counted from 1.
+/// A position: all items of a stream up to and including this one, counted from 1.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     stream: u64,
     number: u64,
 }
 
-/// Where an event stands: all must pass.
+/// The positions of an event, which passes when all have passed.
 #[derive(Clone)]
 pub(super) enum Marks {
     One(Mark),
@@ -55,7 +55,7 @@ pub(super) enum Work {
         from: Address,
         bytes: u64,
     },
-    /// The low `width` bytes of `value`, over and over.
+    /// Fills with the low `width` bytes of `value`, repeated.
     Fill {
         device: DeviceId,
         to: Address,
@@ -70,15 +70,15 @@ pub(super) enum Work {
     Wait(Marks),
 }
 
-/// One stream. Keyed by its identity, which is never used again.
+/// One stream, keyed by its identity, which is never reused.
 struct Stream {
     device: DeviceId,
     queue: VecDeque<Work>,
     submitted: u64,
     done: u64,
-    /// Who runs the item taken last.
+    /// The thread that runs the item taken last.
     runner: Option<ThreadId>,
-    /// Kept only until its work is done.
+    /// Destroyed: kept only until its work is done.
     destroyed: bool,
     capture: Option<CaptureState>,
 }
@@ -100,15 +100,15 @@ struct EventState {
     marks: Option<Marks>,
 }
 
-/// What stands between now and a mark.
+/// The next obstacle before a mark.
 pub(super) enum Obstacle {
-    /// Nothing: it has passed.
+    /// None: the mark has passed.
     None,
     /// This item of this stream can run now, and must.
     Item(u64, Work),
     /// Another thread runs the item in front.
     Running,
-    /// This very thread runs it: waiting would never end.
+    /// The calling thread runs it, so a wait would never end.
     Ourselves,
 }
 
@@ -126,9 +126,9 @@ pub(super) struct Streams {
     next_capture: u64,
     /// Items queued and not yet taken, on all streams.
     pending: usize,
-    /// With [`Clock::Late`]: what was queued last, oldest first.
+    /// With [`Clock::Late`]: the streams of the items queued last, oldest first.
     latest: VecDeque<Mark>,
-    /// Likewise: how often in a row somebody asked for something that was not done.
+    /// With [`Clock::Late`]: the number of consecutive queries of unfinished work.
     asked: u32,
     pub(super) dead_uses: u64,
 }
@@ -168,7 +168,7 @@ impl Streams {
 
     // ---- handles ---------------------------------------------------------------------------------------
 
-    /// The identity behind a handle. A handle that names no living stream is counted: CUDA would not notice.
+    /// The identity behind a handle. Counts handles that name no living stream, which CUDA does not detect.
     pub(super) fn resolve(&mut self, call: Call, device: DeviceId, handle: StreamHandle) -> Result<u64> {
         match handle.canonical() {
             StreamHandle::LEGACY => Ok(Self::legacy(device)),
@@ -247,7 +247,7 @@ impl Streams {
         self.latest.clear();
     }
 
-    /// Puts work on a stream. A stream under capture only counts it: it would go into a graph.
+    /// Queues work on a stream. A stream under capture only counts it, since it would go into a graph.
     pub(super) fn push(&mut self, identity: u64, work: Work) -> Mark {
         let ready = self.clock == Clock::Immediate
             && match &work {
@@ -322,20 +322,20 @@ impl Streams {
             match self.obstacle(mark) {
                 Obstacle::None => self.latest.pop_front(),
                 Obstacle::Item(identity, work) => return Some((identity, work)),
-                // Whoever runs it goes on from there.
+                // The thread that runs it continues from there.
                 Obstacle::Running | Obstacle::Ourselves => return None,
             };
         }
         None
     }
 
-    /// Somebody asked for something that is not done. Who does nothing else shall see it done in the end.
-    pub(super) fn asked_in_vain(&mut self) {
+    /// Counts a query of unfinished work, so that a program that only polls makes progress.
+    pub(super) fn count_query(&mut self) {
         let Clock::Late(items) = self.clock else { return };
         self.asked += 1;
         if self.asked >= items {
             self.asked = 0;
-            // Counts as queued, and done.
+            // An item that counts as queued and done.
             self.latest.push_back(Mark { stream: Self::legacy(DeviceId(0)), number: 0 });
         }
     }
@@ -358,7 +358,7 @@ impl Streams {
         self.drop_if_over(identity);
     }
 
-    /// What to do next to get past `mark`. Ends: a wait holds marks that are older than itself.
+    /// The next step towards passing `mark`. Terminates, since a wait's marks are older than the wait.
     pub(super) fn obstacle(&mut self, mark: Mark) -> Obstacle {
         let mut mark = mark;
         while !self.passed(mark) {
@@ -379,12 +379,12 @@ impl Streams {
         Obstacle::None
     }
 
-    /// All that is queued on a stream so far.
+    /// The position behind all work queued on a stream so far.
     pub(super) fn tail(&self, identity: u64) -> Mark {
         Mark { stream: identity, number: self.streams.get(&identity).map_or(0, |stream| stream.submitted) }
     }
 
-    /// All that is queued on a device so far, destroyed streams included.
+    /// The positions behind all work queued on a device so far, destroyed streams included.
     pub(super) fn tails(&self, device: DeviceId) -> Vec<Mark> {
         let ours = self.streams.iter().filter(|(_, stream)| stream.device == device);
         ours.map(|(&stream, state)| Mark { stream, number: state.submitted }).collect()
@@ -410,7 +410,7 @@ impl Streams {
         Ok(())
     }
 
-    /// On every stream that is busy, a destroyed one too.
+    /// Records on every busy stream, destroyed ones included.
     pub(super) fn event_record_all(&mut self, device: DeviceId, event: Event) -> Result<()> {
         let marks = self.tails(device).into_iter().filter(|&mark| !self.passed(mark)).collect();
         self.event_of(Call::EventRecordAll, device, event)?.marks = Some(Marks::Many(marks));
@@ -427,7 +427,7 @@ impl Streams {
         }
     }
 
-    /// Where the event stands; `None` if it was never recorded.
+    /// The positions of the event; `None` if it was never recorded.
     pub(super) fn event_marks(&self, call: Call, event: Event) -> Result<Option<Marks>> {
         self.events.get(&event.0).map(|state| state.marks.clone()).ok_or_else(|| no_event(call, event))
     }
@@ -443,7 +443,7 @@ impl Streams {
         capture.map_or(Capture::None, |state| Capture::Active(state.number))
     }
 
-    /// Refuses what a capture forbids on the stream itself.
+    /// Refuses calls that a capture forbids on its stream.
     pub(super) fn refuse_capture(&self, call: Call, identity: u64) -> Result<()> {
         match self.capture(identity) {
             Capture::None => Ok(()),
@@ -451,7 +451,7 @@ impl Streams {
         }
     }
 
-    /// Refuses what a capture anywhere on the device forbids.
+    /// Refuses calls that a capture on any stream of the device forbids.
     pub(super) fn refuse_any_capture(&self, call: Call, device: DeviceId) -> Result<()> {
         let ours = self.streams.values().filter(|stream| stream.device == device);
         match ours.filter_map(|stream| stream.capture).next() {

@@ -1,4 +1,4 @@
-//! The system calls on addresses: anonymous memory, and nothing.
+//! System calls on addresses: mapping, reserving and unmapping.
 
 use std::ptr;
 
@@ -17,7 +17,7 @@ const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORES
 
 /// New anonymous memory that the kernel backs only where it is touched.
 pub(super) fn anonymous(call: Call, bytes: u64, protection: i32) -> Result<u64> {
-    // SAFETY: the kernel chooses a place that nobody has.
+    // SAFETY: the kernel chooses unused addresses.
     let at = unsafe { libc::mmap(ptr::null_mut(), bytes as usize, protection, ANONYMOUS, -1, 0) };
     if at == libc::MAP_FAILED {
         return Err(call.failed(&format!("mmap of {bytes} bytes")));
@@ -25,26 +25,26 @@ pub(super) fn anonymous(call: Call, bytes: u64, protection: i32) -> Result<u64> 
     Ok(at as u64)
 }
 
-/// The same at an address of choice, if nobody has it.
+/// [`anonymous`] at a given address, if that is free.
 pub(super) fn anonymous_if_free(at: u64, bytes: u64, protection: i32) -> Option<u64> {
     let flags = ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: the kernel refuses a place that somebody has.
+    // SAFETY: the kernel refuses addresses in use.
     let got = unsafe { libc::mmap(at as *mut libc::c_void, bytes as usize, protection, flags, -1, 0) };
     if got == libc::MAP_FAILED {
         return None;
     }
     if got as u64 != at {
-        // A kernel that does not know the flag takes the address for a hint.
+        // A kernel that does not know the flag treats the address as a hint.
         let _ = unmap(Call::ReserveAt, got as u64, bytes);
         return None;
     }
     Some(at)
 }
 
-/// Anonymous memory over whatever is at `at`.
+/// Maps anonymous memory at `at`, in place of any mapping there.
 ///
 /// # Safety
-/// The addresses must be the driver's, with nothing there that is still wanted.
+/// The addresses must be the driver's, with no mapping there that is still in use.
 pub(super) unsafe fn anonymous_at(call: Call, at: u64, bytes: u64, protection: i32) -> Result<()> {
     let place = at as *mut libc::c_void;
     // SAFETY: the caller's.
@@ -57,7 +57,7 @@ pub(super) unsafe fn anonymous_at(call: Call, at: u64, bytes: u64, protection: i
 
 /// Returns addresses to the operating system.
 pub(super) fn unmap(call: Call, at: u64, bytes: u64) -> Result<()> {
-    // SAFETY: the callers pass ranges that this driver got from mmap and that are in its books.
+    // SAFETY: the callers pass ranges that this driver got from mmap and has in its tables.
     if unsafe { libc::munmap(at as *mut libc::c_void, bytes as usize) } != 0 {
         return Err(call.failed(&format!("munmap of {at:#x}+{bytes}")));
     }

@@ -1,4 +1,5 @@
-//! The 64 bytes by which another process finds memory: a number in our `/proc`, and what must be found behind it.
+//! The 64 bytes by which another process opens memory: a descriptor in this process's `/proc`, and the expected file
+//! and range.
 
 use std::fs::OpenOptions;
 
@@ -8,7 +9,7 @@ use super::fault::Call;
 use super::file::{MAGIC, SharedFile};
 use crate::driver::{Blob, Result};
 
-/// What a blob is for. One made for another purpose is refused.
+/// The purpose of a blob. A blob of another purpose is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Purpose {
@@ -17,7 +18,7 @@ pub(super) enum Purpose {
     PoolPointer = 0x70,
 }
 
-/// The content of a blob. Nothing of it is trusted.
+/// The content of a blob, which is untrusted.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Ticket {
@@ -33,7 +34,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// What to hand to the other process.
+    /// The blob for the other process.
     pub(super) fn blob(purpose: Purpose, file: &SharedFile, offset: u64, bytes: u64) -> Blob {
         let ticket = Self {
             magic: MAGIC,
@@ -61,7 +62,7 @@ impl Ticket {
         (self.device, self.inode) == file.inode
     }
 
-    /// Opens the other process's file. It is gone when that process is.
+    /// Opens the other process's file, which exists as long as that process.
     pub(super) fn open(&self, call: Call) -> Result<SharedFile> {
         let path = format!("/proc/{}/fd/{}", self.process, self.number);
         let file = OpenOptions::new()

@@ -1,9 +1,9 @@
-//! What a test for leaks looks at.
+//! Counts for tests of leaks.
 
 use super::HostDriver;
 use super::blocks::Kind;
 
-/// What the driver has given out and not got back. Equal before and after means that nothing leaked.
+/// Everything allocated and not freed. Equal values before and after mean that nothing leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Reservations.
@@ -17,9 +17,9 @@ pub struct Usage {
     /// Bytes counted against the capacity, on all devices: handles held or mapped, plain allocations, and what
     /// pools hold, idle or not.
     pub bytes: u64,
-    /// The same of the host: handles, pools, page-locked and managed memory.
+    /// Bytes counted against the host's capacity: handles, pools, page-locked and managed memory.
     pub host_bytes: u64,
-    /// Plain allocations.
+    /// Device allocations.
     pub allocations: u64,
     /// Page-locked allocations.
     pub host_allocations: u64,
@@ -40,7 +40,7 @@ pub struct Usage {
 }
 
 impl HostDriver {
-    /// What is given out now.
+    /// The present counts.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let (events, streams) = {

@@ -1,4 +1,4 @@
-//! Virtual memory with all its options.
+//! Virtual memory with all options.
 
 use super::HostDriver;
 use super::fault::Call;
@@ -7,7 +7,7 @@ use crate::driver::{Access, Physical, PhysicalOptions, Place, Result, Share, Vir
 use crate::units::{Address, DeviceId};
 
 impl HostDriver {
-    /// Whether there can be physical memory of this kind.
+    /// Checks that physical memory with these options is possible.
     fn check_kind(&self, call: Call, options: &PhysicalOptions) -> Result<()> {
         self.memory.read().places.check(call, options.place)?;
         if options.place == Place::Host {
@@ -45,7 +45,7 @@ impl VirtualMemory for HostDriver {
         self.check_kind(Call::CreateWith, options)?;
         let Memory { places, space, .. } = &mut *self.memory.write();
         let physical = space.create(places, Call::CreateWith, bytes, options)?;
-        self.gate.books.charge_at(Call::CreateWith, options.place, bytes);
+        self.gate.totals.charge_at(Call::CreateWith, options.place, bytes);
         Ok(physical)
     }
 
@@ -55,7 +55,7 @@ impl VirtualMemory for HostDriver {
         let handles = space.grant(places, Call::GrantAccess, at, bytes, access)?;
         // The price was measured to be per handle and per device.
         for (place, bytes) in handles {
-            access.iter().for_each(|_| self.gate.books.charge_at(Call::GrantAccess, place, bytes));
+            access.iter().for_each(|_| self.gate.totals.charge_at(Call::GrantAccess, place, bytes));
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! Virtual memory of the host driver: `mmap` of nothing, `mmap` of a memfd over it, `mprotect`.
+//! Virtual memory of the host driver: reservations are `mmap` without access, mappings are `mmap` of a memfd over them,
+//! access is `mprotect`.
 //!
-//! As strict as CUDA was measured to be: whole handles only, nothing mapped twice at one address, nothing
-//! outside a reservation. A refused call has changed nothing: books are written after the system call.
+//! As strict as CUDA: whole handles only, no address mapped twice, no mapping outside a reservation. A refused call
+//! changes nothing: the tables are written after the system call.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::system;
 use crate::driver::{Access, Physical, PhysicalOptions, Place, Result, Share};
 use crate::units::{Address, DeviceId};
 
-/// Addresses of ours with nothing behind them.
+/// A range of reserved addresses.
 struct Reservation {
     device: DeviceId,
     bytes: u64,
@@ -27,13 +28,14 @@ pub(super) struct Range {
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) share: Share,
-    /// The creator has not released it.
+    /// Whether its handle is not yet released.
     pub(super) held: bool,
-    /// At how many addresses it is mapped.
+    /// The number of its mappings.
     pub(super) mappings: u32,
-    /// Somebody elsewhere may hold it too, and nobody tells us until when: its pages stay while the file lives.
+    /// Whether it was exported. Its pages then stay as long as the file, since imports in other processes cannot be
+    /// detected.
     pub(super) exported: bool,
-    /// It came from elsewhere: its bytes are counted there.
+    /// Whether it was imported: its bytes are counted by the exporter.
     pub(super) imported: bool,
 }
 
@@ -44,7 +46,7 @@ struct Mapping {
     rights: Rights,
 }
 
-/// All reservations and mappings, by where they begin, and all handles.
+/// All reservations and mappings by their address, and all handles.
 pub(super) struct AddressSpace {
     granularity: u64,
     reservations: BTreeMap<u64, Reservation>,
@@ -73,7 +75,7 @@ impl AddressSpace {
         self.mappings.len() as u64
     }
 
-    /// How many handles are held that were created, or imported.
+    /// The number of handles not yet released: the created ones, or the imported ones.
     pub(super) fn held_count(&self, imported: bool) -> u64 {
         self.ranges.values().filter(|range| range.held && range.imported == imported).count() as u64
     }
@@ -83,7 +85,7 @@ impl AddressSpace {
         self.reservations.range(..end).next_back().is_some_and(|(start, found)| start + found.bytes > at)
     }
 
-    /// Whether `device` may read or write `at..end`. The error says what is in the way.
+    /// Checks that `device` may read or write `at..end`. The error gives the reason.
     pub(super) fn check_access(
         &self,
         device: DeviceId,
@@ -102,7 +104,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Where the memory that is mapped at `at` lies, and start and bytes of the mapping.
+    /// The place of the memory mapped at `at`, and start and bytes of the mapping.
     pub(super) fn mapped_at(&self, at: u64) -> Option<(Place, (u64, u64))> {
         let (start, mapping) = self.mapping_at(at)?;
         Some((self.place_of(mapping), (start, mapping.bytes)))
@@ -112,7 +114,7 @@ impl AddressSpace {
         self.ranges.get(&mapping.range).map_or(Place::Host, |range| range.place)
     }
 
-    /// Reserves addresses at `hint` where they are free, else anywhere.
+    /// Reserves addresses at `hint` if they are free, otherwise anywhere.
     pub(super) fn reserve(
         &mut self,
         call: Call,
@@ -178,7 +180,7 @@ impl AddressSpace {
         Physical(handle)
     }
 
-    /// A handle that is held. Memory of another device is refused: the pool that confuses its devices is wrong.
+    /// A handle that is not released. Refuses memory of another device, to detect a pool that confuses its devices.
     pub(super) fn held(&mut self, call: Call, device: DeviceId, physical: Physical) -> Result<&mut Range> {
         match self.ranges.get_mut(&physical.0) {
             Some(range) if range.held => match range.place {
@@ -191,7 +193,7 @@ impl AddressSpace {
         }
     }
 
-    /// Returns where the handle's memory lies, and its size.
+    /// Returns the place of the handle's memory, and its size.
     pub(super) fn release(
         &mut self,
         places: &mut Places,
@@ -205,7 +207,7 @@ impl AddressSpace {
         Ok(found)
     }
 
-    /// Returns where the handle's memory lies.
+    /// Returns the place of the handle's memory.
     pub(super) fn map(&mut self, device: DeviceId, at: Address, bytes: u64, physical: Physical) -> Result<Place> {
         let call = Call::Map;
         self.check_size(call, bytes)?;
@@ -230,7 +232,7 @@ impl AddressSpace {
         {
             return Err(call.invalid(format!("{at}+{bytes} is mapped already, at {start:#x}+{}", found.bytes)));
         }
-        // SAFETY: the range lies in a reservation of ours and nothing is mapped there.
+        // SAFETY: the range lies in a reservation of this driver and nothing is mapped there.
         unsafe { file.map_at(call, at.0, bytes, offset, libc::PROT_NONE)? };
         self.mappings.insert(at.0, Mapping { bytes, range: physical.0, rights: Rights::default() });
         if let Some(range) = self.ranges.get_mut(&physical.0) {
@@ -280,7 +282,7 @@ impl AddressSpace {
     /// Returns the sizes of the handles there, for the ledger.
     pub(super) fn unmap(&mut self, places: &mut Places, at: Address, bytes: u64) -> Result<Vec<(Place, u64)>> {
         let found = self.whole_mappings(Call::Unmap, at, bytes)?;
-        // SAFETY: the range is mappings of ours inside a reservation, which it becomes again.
+        // SAFETY: the range is mappings of this driver inside a reservation, which it becomes again.
         unsafe { system::anonymous_at(Call::Unmap, at.0, bytes, libc::PROT_NONE)? };
         let mut cursor = at.0;
         for &(_, size) in &found {
@@ -326,7 +328,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Lets go of the memory of a handle that is neither held nor mapped.
+    /// Frees the memory of a handle that is released and not mapped.
     fn drop_if_unused(&mut self, places: &mut Places, handle: u64) {
         let unused = self.ranges.get(&handle).is_some_and(|range| !range.held && range.mappings == 0);
         let Some(range) = unused.then(|| self.ranges.remove(&handle)).flatten().filter(|range| !range.imported) else {
@@ -342,14 +344,14 @@ impl AddressSpace {
 impl Drop for AddressSpace {
     fn drop(&mut self) {
         for (&at, reservation) in &self.reservations {
-            // What cannot be unmapped at the end is the kernel's to clear with the process.
+            // The kernel unmaps the rest at the end of the process.
             let _ = system::unmap(Call::Unreserve, at, reservation.bytes);
         }
     }
 }
 
 fn reserve_anywhere(call: Call, bytes: u64, alignment: u64) -> Result<u64> {
-    // mmap aligns to its own page: take as much more and cut the ends off.
+    // mmap aligns to pages only: reserve `alignment` more and unmap the ends.
     let padded = bytes.checked_add(alignment).filter(|&bytes| bytes <= isize::MAX as u64).ok_or_else(|| {
         call.invalid(format!("{bytes} bytes aligned to {alignment} are more than there are addresses"))
     })?;
@@ -375,7 +377,7 @@ fn protect(call: Call, changes: &[(u64, u64, Rights, Rights)]) -> Result<()> {
             _ => runs.push((*start, *bytes, old, new)),
         }
     }
-    // SAFETY: mappings of ours.
+    // SAFETY: mappings of this driver.
     let set = |at: u64, bytes: u64, access| unsafe { libc::mprotect(at as *mut libc::c_void, bytes as usize, access) };
     for (index, &(start, bytes, _, new)) in runs.iter().enumerate() {
         if set(start, bytes, new) != 0 {

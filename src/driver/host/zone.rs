@@ -1,7 +1,7 @@
-//! Addresses for everything but virtual memory: allocations lie in windows that were reserved for nothing else.
+//! Addresses of all allocations but virtual memory, in windows reserved for them.
 //!
-//! What is freed becomes a hole in its window, so work that still uses it is seen to touch a hole and does not crash
-//! the process. An address comes back only after its whole window was gone through once.
+//! A freed allocation leaves a hole in its window, so work that still uses it is detected and does not crash the
+//! process. An address is reused only after the whole window was used once.
 
 use super::fault::Call;
 use super::system;
@@ -13,19 +13,19 @@ const WINDOW: u64 = 1 << 40;
 /// All windows; most drivers never need a second one.
 #[derive(Default)]
 pub(super) struct Zone {
-    /// Start and bytes of each.
+    /// Start and bytes of each window.
     windows: Vec<(u64, u64)>,
-    /// Where the search goes on.
+    /// The address at which the next search begins.
     cursor: u64,
 }
 
 impl Zone {
-    /// Whether any address of `at..end` is ours.
+    /// Whether any address of `at..end` lies in a window.
     pub(super) fn touches(&self, at: u64, end: u64) -> bool {
         self.windows.iter().any(|&(start, bytes)| at < start + bytes && end > start)
     }
 
-    /// Addresses that nobody has. `taken` says where the last block ends that begins before an address. pre: `bytes` is a
+    /// Finds free addresses. `taken` gives the end of the last block that begins before an address. pre: `bytes` is a
     /// multiple of the page.
     pub(super) fn find(&mut self, call: Call, bytes: u64, taken: impl Fn(u64) -> Option<u64>) -> Result<u64> {
         let onward = self.windows.iter().filter(|&&(start, length)| (start..start + length).contains(&self.cursor));
@@ -49,7 +49,7 @@ impl Zone {
 impl Drop for Zone {
     fn drop(&mut self) {
         for &(at, bytes) in &self.windows {
-            // What cannot be unmapped at the end is the kernel's to clear with the process.
+            // The kernel unmaps the rest at the end of the process.
             let _ = system::unmap(Call::Free, at, bytes);
         }
     }
@@ -67,10 +67,10 @@ fn gap(from: u64, end: u64, bytes: u64, taken: impl Fn(u64) -> Option<u64>) -> O
     None
 }
 
-/// Puts nothing where a block was.
+/// Replaces a block by a hole.
 ///
 /// # Safety
-/// The range must be a block of the zone that nobody wants any more.
+/// The range must be a block of the zone that is no longer used.
 pub(super) unsafe fn clear(call: Call, at: u64, bytes: u64) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { system::anonymous_at(call, at, bytes, libc::PROT_NONE) }

@@ -1,4 +1,4 @@
-//! Data in and out of buffers, in the order of a stream.
+//! Copies and fills of buffers, in the order of a stream.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::resource::memory_resource::device_of_stream;
 use crate::units::{DeviceId, StreamHandle};
 
 impl Buffer {
-    /// Copies all of `source` into this buffer, on `stream`. Both have to stay open until the copy is done.
+    /// Queues a copy of all of `source` into this buffer on `stream`. Keep both open until the copy is done.
     ///
     /// # Errors
     /// [`Error::Invalid`] for sizes that differ, [`Error::Closed`], the driver's.
@@ -28,7 +28,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Copies into a new buffer, which the same resource allocates on `stream`.
+    /// Allocates a new buffer from the same resource and queues a copy into it, both on `stream`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a buffer without a resource, the resource's, those of [`Buffer::copy_from`].
@@ -42,7 +42,7 @@ impl Buffer {
         Ok(copy)
     }
 
-    /// Repeats the low `width` bytes of `value` over the buffer, on `stream`.
+    /// Queues a fill of the buffer on `stream` with the low `width` bytes of `value`, repeated.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a width other than 1, 2 or 4, a value that has more bytes, or a size that is no multiple
@@ -71,7 +71,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// The device whose default stream copies between two buffers: memory of the host has none of its own.
+    /// The driver, and the device whose default stream copies between two buffers. Host memory has no device of its
+    /// own.
     fn home_with(&self, other: &Self) -> Result<(&Arc<dyn Driver>, DeviceId)> {
         let (driver, context) = self.home()?;
         let mine = self.facts.lock().reach.device;

@@ -1,7 +1,8 @@
-//! Tensors of other libraries made of buffers, and buffers made of theirs: DLPack 1.x, and the struct before it.
+//! Exports buffers as DLPack tensors and imports tensors of other libraries, with the structs of DLPack 1.x and of the
+//! versions before 1.0: <https://dmlc.github.io/dlpack/latest/>.
 //!
-//! A buffer goes out as one dimension of signed bytes, as `cuda.core` has it. What comes in may have any shape and type,
-//! as long as its bytes lie together.
+//! A buffer is exported as one dimension of int8, as in `cuda.core`. An imported tensor may have any shape and type,
+//! but must be contiguous.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -20,20 +21,21 @@ use crate::resource::ipc::Path;
 use crate::resource::memory_resource::Reach;
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// The version that tensors go out with, and the major one that comes in.
+/// The version of exported tensors; its major number is the only one accepted on import.
 const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
 
-/// A tensor in other hands, and what it needs to stay valid. `tensor` comes first: its address is this one's.
+/// An exported tensor, with the data that it points to. `tensor` is the first field, so it has the address of the
+/// struct.
 #[repr(C)]
 struct Lent<T> {
     tensor: T,
     shape: [i64; 1],
     strides: [i64; 1],
-    /// Dropped with the tensor; the last one gives the memory back.
+    /// Dropped with the tensor; the last reference frees the memory.
     _memory: Arc<Memory>,
 }
 
-/// Makes a tensor of a buffer. Whoever takes it calls its deleter once; until then the memory stays.
+/// Exports a buffer as a tensor. The consumer calls its deleter once; until then the memory stays.
 ///
 /// # Errors
 /// [`Error::Closed`].
@@ -52,7 +54,7 @@ pub fn export(buffer: &Buffer) -> Result<*mut DLManagedTensorVersioned> {
     .map(|lent| lent.cast())
 }
 
-/// The same as the struct of DLPack before 1.0.
+/// [`export`] with the struct of DLPack before 1.0.
 ///
 /// # Errors
 /// [`Error::Closed`].
@@ -65,7 +67,8 @@ pub fn export_legacy(buffer: &Buffer) -> Result<*mut DLManagedTensor> {
         .map(|lent| lent.cast())
 }
 
-/// What deleters do. In a child of `fork` they do nothing: what the tensor keeps is the parent's, and so are the locks below.
+/// The body of the deleters. In a child of `fork` it does nothing: the memory is the parent's, and locks below may be
+/// held.
 ///
 /// # Safety
 /// `lent` came from [`lend`], and this is the only call.
@@ -73,16 +76,16 @@ unsafe fn end<T>(lent: *mut Lent<T>) {
     if !process::is_forked() {
         // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(lent) });
-        // A call of the program's, which goes through no guard.
+        // The program calls the deleter directly, so no guard delivers the log.
         if log::is_waiting() {
-            log::hand_over();
+            log::deliver();
         }
     }
 }
 
 fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Result<*mut Lent<T>> {
     let memory = buffer.open()?;
-    memory.transfer();
+    memory.mark_lent();
     let (at, bytes) = (memory.at, memory.bytes);
     let mut lent = Box::<Lent<T>>::new_uninit();
     let place = lent.as_mut_ptr();
@@ -104,7 +107,7 @@ fn lend<T>(buffer: &Buffer, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> Re
 }
 
 impl Reach {
-    /// The device as DLPack names it.
+    /// The device in DLPack's terms.
     fn dlpack(self) -> DLDevice {
         let device_type = match (self.managed, self.by_device, self.by_host) {
             (true, ..) => DLDeviceType::CUDAMANAGED,
@@ -138,7 +141,7 @@ impl Reach {
 pub enum Tensor {
     /// Of DLPack 1.x.
     Versioned(*mut DLManagedTensorVersioned),
-    /// Of DLPack before.
+    /// Of DLPack before 1.0.
     Legacy(*mut DLManagedTensor),
 }
 
@@ -152,7 +155,7 @@ unsafe impl Sync for Deleter {}
 
 impl Deleter {
     fn call(self) {
-        // SAFETY: the tensor was handed over by its producer, and this is the only call.
+        // SAFETY: the producer passed the tensor to this consumer, and this is the only call.
         unsafe {
             match self.0 {
                 Tensor::Versioned(tensor) => {
@@ -171,15 +174,15 @@ impl Deleter {
 }
 
 impl Buffer {
-    /// A buffer of a tensor's memory. Takes the tensor over: closing the buffer calls its deleter.
+    /// A buffer of a tensor's memory. The buffer owns the tensor: closing the buffer calls the deleter.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a tensor whose bytes do not lie together or whose numbers make no sense,
-    /// [`Error::Unsupported`] for another major version, a read-only tensor, or a device that is not CUDA's. The tensor
-    /// is then still the caller's.
+    /// [`Error::Invalid`] for a tensor that is not contiguous or whose sizes are invalid, [`Error::Unsupported`] for
+    /// another major version, a read-only tensor, or a device that is not CUDA's. The tensor is then still the
+    /// caller's.
     ///
     /// # Safety
-    /// The tensor is valid as DLPack says, and nobody else calls its deleter if this succeeds.
+    /// The tensor is valid by DLPack's rules, and only the buffer calls its deleter if this succeeds.
     pub unsafe fn from_dlpack(driver: &Arc<dyn Driver>, tensor: Tensor, stream: StreamHandle) -> Result<Self> {
         let inside = match tensor {
             // SAFETY: valid as the caller promises; the version comes first in every version.
@@ -212,7 +215,7 @@ impl Buffer {
     }
 }
 
-/// The size of a tensor whose elements lie one behind the other, the last dimension first.
+/// The size in bytes of a tensor that is contiguous in C order.
 ///
 /// # Safety
 /// `shape`, and `strides` unless NULL, hold `ndim` numbers.

@@ -1,5 +1,5 @@
-//! Buffers between processes. What can go as a pool's pointer goes so; physical memory goes through the exchange; plain
-//! allocations go the legacy way. The one that takes it can ask which path it was.
+//! Sharing of buffers between processes: a buffer of a driver pool as a pointer of the pool, physical memory through
+//! the exchange, other allocations by a legacy handle. The importer can query the path.
 
 use std::sync::{Arc, Weak};
 
@@ -20,8 +20,8 @@ use crate::units::{Address, DeviceId, StreamHandle};
 // ---- out ---------------------------------------------------------------------------------------------
 
 impl Buffer {
-    /// Names the buffer for other processes of this user. The memory has to stay open until they have taken it; what
-    /// they have taken stays valid whatever becomes of this process. Asking again gives the same answer.
+    /// A descriptor that names the buffer for other processes of this user. The buffer must stay open until they have
+    /// mapped it; mapped memory stays valid also after this process has ended. A second call gives the same descriptor.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for a resource without IPC, [`Error::Unsupported`] for memory that cannot be shared,
@@ -78,11 +78,11 @@ impl Buffer {
     }
 }
 
-/// Names the memory from `at` to the end of its live block for other processes, as [`Buffer::ipc_descriptor`] does.
-/// They map whole chunks, and so see other blocks of the pool that lie in them.
+/// A descriptor, as of [`Buffer::ipc_descriptor`], for the memory from `at` to the end of its live block. Importers map
+/// whole chunks, and so can reach other blocks in them.
 ///
 /// # Errors
-/// [`Error::BadFree`] for what is not in a live block, [`Error::Unsupported`] where the driver has no file descriptors.
+/// [`Error::BadFree`] for an address in no live block, [`Error::Unsupported`] if the driver has no file descriptors.
 pub fn export_pointer(pool: &Arc<Pool>, at: Address) -> Result<Descriptor> {
     let (base, size) = pool.block_around(at)?;
     let inside = at.0 - base.0;
@@ -100,7 +100,7 @@ fn export_block(pool: &Arc<Pool>, base: Address, inside: u64, bytes: u64) -> Res
     Descriptor::new(Route::exchange(ticket, false), bytes, Location::of(&**pool.driver(), place)?)
 }
 
-/// Names plain memory (`cuMemAlloc`) that this library did not allocate for other processes, by a legacy handle.
+/// A descriptor, with a legacy handle, for memory of `cuMemAlloc` that this library did not allocate.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for memory that has no such handle, [`Error::Invalid`] for a range beyond the allocation.
@@ -136,7 +136,7 @@ impl Exported for Block {
             pool.extent(base, |extent| (extent.device, cut(extent.offset + inside, bytes, &extent.chunks)))?;
         let first = cut.first;
         Pieces::lazy(cut.offset, bytes, Form::Fd, cut.sizes, move |index| {
-            // Under the arena's lock again: between two pieces the block may be freed.
+            // Under the arena's lock again, since the block may be freed between two pieces.
             let fd = pool.extent(base, |extent| {
                 let chunk = extent.chunks.get(first + index).map(|&(physical, _)| physical);
                 chunk.map(|physical| pool.driver().export_fd(device, physical))
@@ -207,15 +207,16 @@ fn gone() -> Error {
 // ---- in ----------------------------------------------------------------------------------------------
 
 impl Buffer {
-    /// The buffer that another process named. Closing it lets go of the memory here and nowhere else.
+    /// Maps the memory that a descriptor of another process names. Closing the buffer unmaps it in this process only.
     ///
-    /// `resource` is the mapped pool for a pool's buffer, unless that is registered, and may be a virtual memory
-    /// resource, whose device and peers then get the access it gives them; for the rest it is `None`.
+    /// `resource` is the mapped pool for a buffer of a driver pool, or `None` if that pool is registered. For physical
+    /// memory it may be a virtual memory resource, whose device and peers then get the access in its options. Otherwise
+    /// it is `None`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for bytes that are no descriptor or do not fit the resource or the memory,
-    /// [`Error::NotFound`] for memory that was freed and for a pool that is not mapped, [`Error::Peer`] for an exporter
-    /// that is gone, [`Error::NotPermitted`] for one of another user, the driver's.
+    /// [`Error::NotFound`] for memory that was freed and for a pool that is not mapped, [`Error::Peer`] if the
+    /// exporting process has ended, [`Error::NotPermitted`] if it is of another user, the driver's.
     pub fn from_ipc_descriptor(
         driver: &Arc<dyn Driver>,
         resource: Option<&Arc<dyn MemoryResource>>,
@@ -256,7 +257,8 @@ impl Buffer {
                 let facts = Facts { at, bytes, reach, path: Path::Legacy };
                 let home = Home { driver: Arc::clone(driver), context: device };
                 let buffer = Self::elsewhere(driver, device, None, Hold::Opened(base, home), stream, facts);
-                // From the start on: what lies behind may be another allocation, which has room enough.
+                // Checked from the base: an address beyond the allocation could lie in another one that is large
+                // enough.
                 fits(driver, device, base, offset + bytes)?;
                 Ok(buffer)
             }
@@ -277,7 +279,7 @@ impl Buffer {
             })
         });
         let own = own.transpose()?;
-        let access = own.map_or_else(|| everybody(&**driver, place), |own| own.access().to_vec());
+        let access = own.map_or_else(|| default_access(&**driver, place), |own| own.access().to_vec());
         let device = resource.map_or(device, |resource| resource.context());
         let imported = Imported::map(driver, device, descriptor, fetch(descriptor)?, &access)?;
         let may = |who: Place| access.iter().any(|&(place, _)| place == who);
@@ -293,14 +295,14 @@ impl Buffer {
     }
 }
 
-/// Who may use imported memory: its device, or for memory of the host, the host and every device.
-fn everybody(driver: &dyn Driver, place: Place) -> Vec<(Place, Access)> {
+/// The default access to imported memory: its device, or for host memory the host and every device.
+fn default_access(driver: &dyn Driver, place: Place) -> Vec<(Place, Access)> {
     let devices = (0..driver.device_count()).map(|device| Place::Device(DeviceId(device)));
     let others = devices.filter(|_| place.is_host());
     std::iter::once(place).chain(others).map(|place| (place, Access::ReadWrite)).collect()
 }
 
-/// A descriptor may promise more than there is.
+/// Checks that the memory is as long as the descriptor says.
 fn fits(driver: &Arc<dyn Driver>, device: DeviceId, at: Address, bytes: u64) -> Result<()> {
     match driver.pointer(device, at)?.range {
         Some((base, size)) if at.0 - base.0 > size || bytes > size - (at.0 - base.0) => Err(Error::invalid(

@@ -1,4 +1,4 @@
-//! The memory of a buffer: whoever drops the last reference gives it back.
+//! The memory of a buffer, freed with its last reference.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::resource::ipc::Imported;
 use crate::resource::memory_resource::{MemoryResource, device_of_stream};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// Told once, when the memory of a buffer that it lent is given back. Called without any lock held. An owner that no buffer
-/// took over is not told anything.
+/// The owner of a buffer's memory: a function that is called once when the memory is released, with no lock held. It is
+/// not called if no buffer took the owner.
 pub struct Owner(Box<dyn FnOnce() + Send + Sync>);
 
 impl Owner {
-    /// An owner that is told by a call of `release`.
+    /// An owner that is released by a call of `release`.
     #[must_use]
     pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Box::new(release))
@@ -28,20 +28,20 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Who gets the memory back.
+/// The owner to which the memory goes back.
 #[derive(Debug)]
 pub(super) enum Hold {
     Resource(Arc<dyn MemoryResource>),
-    /// Taken when told.
+    /// Taken when it is released.
     Owner(Option<Owner>),
-    /// Another process's physical memory.
+    /// Physical memory of another process.
     Imported(Imported, Home),
-    /// Another process's plain allocation, opened at this address.
+    /// An allocation of another process, opened by a legacy handle at this address.
     Opened(Address, Home),
-    Nobody,
+    Unowned,
 }
 
-/// Whose streams are waited for before memory is taken away.
+/// The driver and the device whose work must be finished before imported memory is unmapped.
 #[derive(Debug)]
 pub(super) struct Home {
     pub driver: Arc<dyn Driver>,
@@ -49,7 +49,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Unmapping takes the memory away from what is queued.
+    /// Waits, since unmapping does not wait for queued work that uses the memory.
     fn wait(&self, stream: StreamHandle, lent: bool) -> Result<()> {
         if lent {
             self.driver.synchronize(self.context)?;
@@ -67,7 +67,8 @@ pub(super) struct Memory {
     pub bytes: u64,
     hold: Hold,
     stream: AtomicU64,
-    /// Tensors were made of it: nobody says which streams used them, nor whether its own is still alive at the end.
+    /// Whether it was exported as a tensor: the streams that used it are then unknown, and its own may be destroyed at
+    /// the end.
     lent: AtomicBool,
     ended: bool,
 }
@@ -85,7 +86,7 @@ impl Memory {
         self.stream.store(stream.0, Ordering::Relaxed);
     }
 
-    pub fn transfer(&self) {
+    pub fn mark_lent(&self) {
         self.lent.store(true, Ordering::Relaxed);
     }
 
@@ -93,12 +94,12 @@ impl Memory {
         (self.at, self.bytes) = (at, bytes);
     }
 
-    /// Gives it back; on an error, to be tried again, it is as before.
+    /// Frees it. After an error it is as before, and the call can be repeated.
     pub fn end(&mut self) -> Result<()> {
         self.give_back().inspect_err(|_| self.ended = false)
     }
 
-    /// Gives it back if that takes no wait, and says whether it did.
+    /// Frees it without waiting, and returns whether it did.
     pub fn try_end(&mut self) -> bool {
         let Hold::Resource(resource) = &self.hold else { return false };
         self.ended = !*self.lent.get_mut() && resource.try_deallocate(self.at, self.stream());
@@ -119,7 +120,7 @@ impl Memory {
                 home.wait(self.stream(), lent)?;
                 home.driver.ipc_close(home.context, *base)?;
             }
-            Hold::Owner(_) | Hold::Nobody => {}
+            Hold::Owner(_) | Hold::Unowned => {}
         }
         Ok(())
     }
@@ -130,11 +131,11 @@ impl Drop for Memory {
         if process::is_forked() {
             return;
         }
-        // Nobody comes again, so it gets a second chance.
+        // Nothing retries this later, so it is tried twice.
         if !self.ended
             && let Err(error) = self.give_back().or_else(|_| self.give_back())
         {
-            tracing::warn!(address = %self.at, bytes = self.bytes, %error, "a buffer's memory could not be given back");
+            tracing::warn!(address = %self.at, bytes = self.bytes, %error, "a buffer's memory could not be freed and leaks");
         }
         if let Hold::Owner(owner) = &mut self.hold
             && let Some(Owner(release)) = owner.take()

@@ -1,7 +1,8 @@
-//! A piece of memory with what it takes to give it back (document 001, `cuda.core.Buffer`).
+//! Buffers: memory, together with the way to free it, after cuda.core's `Buffer`:
+//! <https://nvidia.github.io/cuda-python/cuda-core/latest/>.
 //!
-//! `memory` is the piece itself, which tensors made of it keep alive; `copy` moves data, `dlpack` exchanges tensors,
-//! `ipc` goes to other processes and comes from them.
+//! `memory` owns the memory, which exported tensors keep alive; `copy` copies and fills; `dlpack` exports and imports
+//! tensors; `ipc` exports to other processes and imports from them.
 
 mod copy;
 mod dlpack;
@@ -24,16 +25,16 @@ use crate::error::{Error, Result};
 use crate::resource::ipc::{Descriptor, Path};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// Memory of a resource, of an owner elsewhere, or of nobody that this library knows. Any thread may call anything.
+/// Memory of a resource, of another owner, or without an owner. Any thread may call any method.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Mutex<Option<Arc<Memory>>>,
-    /// What it was, for after it was closed.
+    /// Its properties, also for after it was closed.
     facts: Mutex<Facts>,
     resource: Option<Arc<dyn MemoryResource>>,
-    /// What other processes were told of it.
+    /// The descriptor that was exported to other processes.
     exported: Mutex<Option<Descriptor>>,
-    /// For memory that did not come from the resource: the driver, and the device in whose context its calls are made.
+    /// For memory that is not of the resource: the driver, and the device in whose context calls are made.
     elsewhere: Option<(Arc<dyn Driver>, DeviceId)>,
 }
 
@@ -45,18 +46,18 @@ struct Facts {
     path: Path,
 }
 
-/// What can be asked of a buffer at any time.
+/// Properties of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferInfo {
-    /// Where it begins; also after it was closed.
+    /// Its address, also after it was closed.
     pub at: Address,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The stream that its memory goes back on.
+    /// The stream in whose order its memory is freed.
     pub stream: StreamHandle,
-    /// The device whose stream that is if it is a default one.
+    /// The device of `stream`, if that is a default stream.
     pub context: DeviceId,
-    /// The device that it belongs to; `None` for memory of the host.
+    /// The device of the memory; `None` for host memory.
     pub device_id: Option<DeviceId>,
     /// Whether kernels can use it.
     pub is_device_accessible: bool,
@@ -66,12 +67,12 @@ pub struct BufferInfo {
     pub is_managed: bool,
     /// Whether it was closed.
     pub is_closed: bool,
-    /// How its memory came into this process.
+    /// The path by which its memory came into this process.
     pub path: Path,
 }
 
 impl Buffer {
-    /// Allocates from a resource, on `stream`. A size that comes in granules is the buffer's size rounded up.
+    /// Allocates from a resource, on `stream`. The buffer's size is [`MemoryResource::usable`].
     ///
     /// # Errors
     /// The resource's.
@@ -80,18 +81,18 @@ impl Buffer {
         Ok(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
     }
 
-    /// Allocates if the resource can at once; see [`MemoryResource::try_allocate`].
+    /// Allocates without waiting; see [`MemoryResource::try_allocate`].
     #[must_use]
     pub fn try_allocate(resource: &Arc<dyn MemoryResource>, bytes: u64, stream: StreamHandle) -> Option<Self> {
         let at = resource.try_allocate(bytes, stream)?;
         Some(Self::of_resource(resource, at, resource.usable(bytes), stream, Path::None))
     }
 
-    /// A buffer around memory that is there already. With a resource, closing gives it back through that; with an owner,
-    /// closing lets go of the owner; with neither, closing does nothing.
+    /// A buffer of existing memory. With a resource, closing frees the memory to it; with an owner, closing releases
+    /// the owner; with neither, closing frees nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a size that no memory has, or for NULL with a size.
+    /// [`Error::Invalid`] for a size above `i64::MAX`, or for NULL with a size.
     pub fn from_handle(
         driver: &Arc<dyn Driver>,
         at: Address,
@@ -105,12 +106,12 @@ impl Buffer {
         }
         let hold = match from {
             From::Resource(resource) => {
-                // It is the buffer's from now on, and no bare pointer any more.
+                // The buffer owns the memory from now on, so the pointer can no longer be freed by itself.
                 resource.pointers().take(at);
                 return Ok(Self::of_resource(&resource, at, bytes, stream, Path::None));
             }
             From::Owner(owner) => Hold::Owner(Some(owner)),
-            From::Nobody => Hold::Nobody,
+            From::Unowned => Hold::Unowned,
         };
         let info = driver.pointer(DeviceId(0), at)?;
         let reach = Reach {
@@ -136,7 +137,7 @@ impl Buffer {
         Self::new(Some(Arc::clone(resource)), None, hold, stream, facts)
     }
 
-    /// pre: the resource, if any, did not give the memory.
+    /// pre: the memory was not allocated from `resource`.
     fn elsewhere(
         driver: &Arc<dyn Driver>,
         context: DeviceId,
@@ -171,7 +172,7 @@ impl Buffer {
         elsewhere.or_else(of_resource).ok_or_else(closed)
     }
 
-    /// What is known of it.
+    /// Its properties.
     #[must_use]
     pub fn info(&self) -> BufferInfo {
         let facts = *self.facts.lock();
@@ -190,16 +191,16 @@ impl Buffer {
         }
     }
 
-    /// The resource that it is of.
+    /// Its resource.
     #[must_use]
     pub fn resource(&self) -> Option<&Arc<dyn MemoryResource>> {
         self.resource.as_ref()
     }
 
-    /// Gives the memory back in the order of `stream`; of the allocation's stream where none is named. Twice is
-    /// harmless. While tensors made of the buffer are alive the memory stays, and goes back with the last of them. Memory
-    /// of which tensors were made goes back behind everything that the device has then, and no stream is touched: nobody
-    /// says which streams used them.
+    /// Frees the memory in the order of `stream`; `None`: of the stream of the allocation. A second call does nothing.
+    /// While exported tensors are alive the memory stays, and is freed with the last of them. Memory that was exported
+    /// as a tensor is freed after all work that the device has then, since the streams that used the tensor are
+    /// unknown.
     ///
     /// # Errors
     /// The resource's. The buffer is then still open.
@@ -214,12 +215,12 @@ impl Buffer {
                 alone.set_stream(before);
                 *self.memory.lock() = Some(Arc::new(alone));
             }),
-            // A tensor has it too: its deleter ends the memory.
+            // A tensor shares the memory: its deleter frees it.
             Err(_shared) => Ok(()),
         }
     }
 
-    /// The same if the resource can at once; see [`MemoryResource::try_deallocate`]. Says whether the buffer is closed.
+    /// Closes without waiting; see [`MemoryResource::try_deallocate`]. Returns whether the buffer is closed.
     #[must_use]
     pub fn try_close(&self) -> bool {
         // A change of the buffer's size waits for a stream under this lock.
@@ -236,11 +237,11 @@ impl Buffer {
         }
     }
 
-    /// Changes its size, and its address where it has to move.
+    /// Changes its size, and its address if it has to move.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] unless it is of virtual memory, [`Error::Invalid`] for a buffer of another resource,
-    /// [`Error::Busy`] while tensors made of it are alive, [`Error::Closed`], the driver's. Nothing was changed then.
+    /// [`Error::Unsupported`] unless it is virtual memory, [`Error::Invalid`] for a buffer of another resource,
+    /// [`Error::Busy`] while exported tensors are alive, [`Error::Closed`], the driver's. Nothing changed then.
     pub fn modify(
         &self,
         resource: &Arc<dyn MemoryResource>,
@@ -252,7 +253,7 @@ impl Buffer {
             Error::Unsupported("only buffers of a virtual memory resource can change their size".into())
         })?;
         if !self.resource.as_ref().is_some_and(|own| Arc::ptr_eq(own, resource)) {
-            return Err(Error::invalid("the buffer is of another resource: ask that one to change it"));
+            return Err(Error::invalid("the buffer belongs to another resource: pass that one"));
         }
         let mut place = self.memory.lock();
         let memory = place.as_mut().ok_or_else(closed)?;
@@ -267,23 +268,23 @@ impl Buffer {
         Ok(())
     }
 
-    /// The memory, as long as the answer is held.
+    /// The memory, which stays alive as long as the result.
     fn open(&self) -> Result<Arc<Memory>> {
         self.memory.lock().clone().ok_or_else(closed)
     }
 }
 
-/// Whom memory comes from that was not allocated for the buffer.
+/// The owner of memory that was not allocated for the buffer.
 #[derive(Debug)]
 pub enum From {
-    /// A resource, which takes it back.
+    /// A resource, to which the memory is freed.
     Resource(Arc<dyn MemoryResource>),
-    /// Somebody who is told when the buffer is closed.
+    /// An owner, which is released when the buffer is closed.
     Owner(Owner),
-    /// Nobody.
-    Nobody,
+    /// No owner: closing frees nothing.
+    Unowned,
 }
 
 fn closed() -> Error {
-    Error::Closed("the buffer was closed".into())
+    Error::Closed("the buffer is closed".into())
 }

@@ -1,4 +1,4 @@
-//! Which pool of the driver a resource stands for.
+//! Opening or creating the driver pool of a resource.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock};
 
 use super::ipc::name;
-use super::{DriverPool, Shared, Standing};
+use super::{DriverPool, Shared, Status};
 use crate::driver::{Access, Driver, ErrorKind, Place, PoolHandle, PoolOptions};
 use crate::error::{Error, Result};
 use crate::resource::host::{HostKind, HostResource};
@@ -15,63 +15,63 @@ use crate::resource::pointers::Pointers;
 use crate::resource::pool_resource::PoolResource;
 use crate::units::DeviceId;
 
-/// Which pool.
+/// The pool that a resource uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// A new one, which the resource owns.
+    /// A new pool, which the resource owns.
     New,
-    /// The one that is current. Not owned.
+    /// The current pool. Not owned.
     #[default]
     Current,
-    /// The driver's default one. Not owned.
+    /// The driver's default pool. Not owned.
     Default,
-    /// One that the program made. Not owned.
+    /// A pool that the program created. Not owned.
     Handle(u64),
 }
 
-/// For [`device`].
+/// Options of [`device`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Which pool; the rest is for new ones.
+    /// The pool. The other options apply to new pools.
     pub source: Source,
     /// Whether it can be shared with other processes.
     pub ipc: bool,
-    /// Most bytes it holds; 0 for the driver's own limit.
+    /// The most bytes that the pool may hold; 0: the driver's limit.
     pub max_size: u64,
 }
 
-/// For [`pinned`].
+/// Options of [`pinned`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinnedOptions {
-    /// Which pool; the rest is for new ones.
+    /// The pool. The other options apply to new pools.
     pub source: Source,
-    /// In whose context its calls are made; `None`: the current device's.
+    /// The device in whose context calls are made; `None`: the current device.
     pub device: Option<i32>,
     /// Whether it can be shared with other processes.
     pub ipc: bool,
-    /// On which NUMA node it lies; `None`: with IPC the device's, else wherever the system puts it.
+    /// The NUMA node of the memory; `None`: with IPC the node nearest to the device, otherwise chosen by the system.
     pub numa_node: Option<u32>,
-    /// Most bytes it holds; 0 for the driver's own limit.
+    /// The most bytes that the pool may hold; 0: the driver's limit.
     pub max_size: u64,
-    /// Forebay's own pinned pool, whatever the driver has.
+    /// Forebay's own pinned pool, even if the driver has host pools.
     pub own: bool,
 }
 
-/// For [`managed`].
+/// Options of [`managed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagedOptions {
-    /// Which pool; the rest is for new ones.
+    /// The pool. The other options apply to new pools.
     pub source: Source,
-    /// In whose context its calls are made; `None`: the current device's.
+    /// The device in whose context calls are made; `None`: the current device.
     pub device: Option<i32>,
-    /// Where its memory lies by preference.
+    /// The preferred location of its memory.
     pub preferred: Option<Place>,
 }
 
 /// A stream-ordered pool of a device.
 ///
 /// # Errors
-/// [`Error::BadDevice`], [`Error::Unsupported`] where the driver has no pools or cannot share them, the driver's.
+/// [`Error::BadDevice`], [`Error::Unsupported`] if the driver has no pools or cannot share them, the driver's.
 pub fn device(driver: Arc<dyn Driver>, device: i32, options: DeviceOptions) -> Result<Arc<dyn MemoryResource>> {
     let device = check_device(driver.as_ref(), device)?;
     let place = Place::Device(device);
@@ -79,10 +79,10 @@ pub fn device(driver: Arc<dyn Driver>, device: i32, options: DeviceOptions) -> R
     Ok(Arc::new(open(driver, device, Kind::Device, options.source, new)?))
 }
 
-/// A stream-ordered pool of pinned host memory. Where the driver has none, Forebay's own answers.
+/// A stream-ordered pool of pinned host memory, or Forebay's own pinned pool if the driver has none.
 ///
 /// # Errors
-/// [`Error::BadDevice`], [`Error::Unsupported`] for a node or a way of sharing that cannot be had, the driver's.
+/// [`Error::BadDevice`], [`Error::Unsupported`] for a node or a handle type that the device lacks, the driver's.
 pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn MemoryResource>> {
     let device = device_or_current(driver.as_ref(), options.device)?;
     let capabilities = driver.capabilities(device)?;
@@ -97,7 +97,7 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
     };
     if options.own || (!capabilities.host_pools && !matches!(options.source, Source::Handle(_))) {
         return match options.source {
-            Source::Current | Source::Default if !options.own => standing_in(&driver, device.0 as i32),
+            Source::Current | Source::Default if !options.own => shared_pinned_pool(&driver, device.0 as i32),
             _ => {
                 let own = PoolResource::pinned(&driver, device.0 as i32, numa_node, options.max_size, options.ipc)?;
                 Ok(Arc::new(own))
@@ -107,14 +107,14 @@ pub fn pinned(driver: Arc<dyn Driver>, options: PinnedOptions) -> Result<Arc<dyn
     let place = numa_node.map_or(Place::Host, Place::HostNuma);
     let new = PoolOptions { place: Some(place), managed: false, share: options.ipc, max_size: options.max_size };
     let pool = open(driver, device, Kind::Pinned, options.source, new)?;
-    pool.let_in()?;
+    pool.grant_default_access()?;
     Ok(Arc::new(pool))
 }
 
-/// A stream-ordered pool of managed memory. Where the driver has none, plain managed memory.
+/// A stream-ordered pool of managed memory, or `cuMemAllocManaged` for each allocation if the driver has none.
 ///
 /// # Errors
-/// [`Error::BadDevice`], [`Error::Unsupported`] where the device has no managed memory, the driver's.
+/// [`Error::BadDevice`], [`Error::Unsupported`] if the device has no managed memory, the driver's.
 pub fn managed(driver: Arc<dyn Driver>, options: ManagedOptions) -> Result<Arc<dyn MemoryResource>> {
     let device = device_or_current(driver.as_ref(), options.device)?;
     if let Some(Place::Device(preferred)) = options.preferred {
@@ -136,7 +136,7 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
     }
     let handle = match source {
         Source::New => driver.pool_create(device, &new).map_err(|error| match new.place {
-            // Nothing else that a caller chose can be wrong here.
+            // The node is the only option that can be invalid here.
             Some(Place::HostNuma(node)) if error.kind == ErrorKind::Invalid => {
                 Error::invalid(format_args!("numa_id is {node}, and there is no pool on such a node ({error})"))
             }
@@ -157,7 +157,7 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
         owned,
         ipc: owned && new.share,
         mapped: false,
-        standing: RwLock::new(Standing::Open),
+        status: RwLock::new(Status::Open),
         live: AtomicI64::new(0),
         shared: Mutex::new(Shared { fd: None, uuid: (owned && new.share).then(|| name(new.place)) }),
         pointers: Pointers::default(),
@@ -165,9 +165,9 @@ fn open(driver: Arc<dyn Driver>, device: DeviceId, kind: Kind, source: Source, n
 }
 
 impl DriverPool {
-    /// A pool of host memory serves every device, and one of a device that device, also where the driver does not begin with
-    /// that.
-    pub(super) fn let_in(&self) -> Result<()> {
+    /// Grants every device access to a pool of host memory, and a device access to its own pool, in case the driver did
+    /// not.
+    pub(super) fn grant_default_access(&self) -> Result<()> {
         for device in (0..self.driver.device_count()).map(DeviceId) {
             let is_other = device != self.device;
             if is_other && (self.kind != Kind::Pinned || !self.driver.capabilities(device)?.host_pools) {
@@ -184,9 +184,9 @@ impl DriverPool {
     }
 }
 
-/// The pinned pool that stands in for the current one of a driver that has no host pools: one for each driver and
-/// device, as long as anybody holds it.
-fn standing_in(driver: &Arc<dyn Driver>, device: i32) -> Result<Arc<dyn MemoryResource>> {
+/// The pinned pool in place of the current pool of a driver without host pools: one for each driver and device, as long
+/// as a reference to it lives.
+fn shared_pinned_pool(driver: &Arc<dyn Driver>, device: i32) -> Result<Arc<dyn MemoryResource>> {
     type Known = (usize, i32, Weak<PoolResource>);
     static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     let mut pools = POOLS.lock();

@@ -1,5 +1,5 @@
-//! Pools between processes: a file descriptor carries the pool, 64 bytes a pointer of it, a registry finds the pool of
-//! a pointer.
+//! Sharing of pools between processes: a file descriptor carries the pool, 64 bytes carry a pointer, and a registry
+//! finds the pool of a pointer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use std::sync::atomic::AtomicI64;
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use super::{DriverPool, MAPPED, Shared, Standing};
+use super::{DriverPool, MAPPED, Shared, Status};
 use crate::driver::{Blob, Driver, Place};
 use crate::error::{Error, Result};
 use crate::resource::memory_resource::{Kind, device_or_current};
 use crate::resource::pointers::Pointers;
 use crate::units::Address;
 
-/// Stands in the name of a pool on a NUMA node, in front of the node.
+/// In the uuid of a pool on a NUMA node, the bytes before the number of the node.
 const NODE_FOLLOWS: [u8; 2] = *b"NU";
 
-/// A new name for a pool. libcuda says where a mapped pool lies from 13.1 on only, so the name of one on a NUMA node says it
-/// too: a UUID of the version that is free for such a use.
+/// A new uuid for a pool. Before 13.1 libcuda does not report the location of a mapped pool, so the uuid of a pool on a
+/// NUMA node has the node: a custom UUID (version 8).
 pub(super) fn name(place: Option<Place>) -> Uuid {
     let name = Uuid::new_v4();
     let Some(Place::HostNuma(node)) = place else { return name };
@@ -29,24 +29,24 @@ pub(super) fn name(place: Option<Place>) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// The node that a name tells.
+/// The NUMA node in a uuid from [`name`].
 fn node_in(name: Uuid) -> Option<u32> {
     let bytes = name.into_bytes();
-    let tells = name.get_version() == Some(uuid::Version::Custom) && bytes[10..12] == NODE_FOLLOWS;
-    tells.then(|| u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
+    let has_node = name.get_version() == Some(uuid::Version::Custom) && bytes[10..12] == NODE_FOLLOWS;
+    has_node.then(|| u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
 }
 
 impl DriverPool {
-    /// The pool's descriptor and its name among processes. The resource owns the descriptor and closes it when it
-    /// is closed.
+    /// Calls `take` with the pool's file descriptor and uuid. The resource owns the file descriptor, and closes it when
+    /// the resource is closed.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] unless the pool was made with IPC, [`Error::Closed`], the driver's.
+    /// [`Error::NotPermitted`] unless the pool was created with IPC, [`Error::Closed`], the driver's.
     pub fn allocation_handle<T>(&self, take: impl FnOnce(BorrowedFd<'_>, Uuid) -> T) -> Result<T> {
         if !self.ipc || self.mapped {
             return Err(self.not_shared());
         }
-        // In this order, as `close` has it.
+        // The same order of locks as in `close`.
         self.open(|pool| {
             let mut shared = self.shared.lock();
             let fd = match shared.fd.take() {
@@ -59,15 +59,15 @@ impl DriverPool {
         })
     }
 
-    /// Names a live block for another process that has mapped this pool.
+    /// The 64 bytes that name a live block for a process that has mapped this pool.
     pub(in crate::resource) fn export_pointer(&self, at: Address) -> Result<(Blob, Option<Uuid>)> {
-        // CUDA names pointers only of pools that were exported.
+        // CUDA exports pointers only of pools that were exported themselves.
         self.allocation_handle(|_, _| ())?;
         let blob = self.open(|_| self.driver.pool_export_pointer(self.device, at))?;
         Ok((blob, self.shared.lock().uuid))
     }
 
-    /// The block that the pool's own process named.
+    /// The block that the exporting process named by these 64 bytes.
     pub(in crate::resource) fn import_pointer(&self, blob: &Blob) -> Result<Address> {
         if !self.mapped {
             return Err(Error::NotPermitted(
@@ -76,13 +76,13 @@ impl DriverPool {
                     .into(),
             ));
         }
-        self.give_out(|pool| self.driver.pool_import_pointer(self.device, pool, blob))
+        self.allocate_by(|pool| self.driver.pool_import_pointer(self.device, pool, blob))
     }
 
     fn not_shared(&self) -> Error {
         Error::NotPermitted(
             if self.mapped {
-                "the pool belongs to another process: it cannot be handed on"
+                "the pool belongs to another process, which alone can share it"
             } else {
                 "the resource is not IPC-enabled: create it with ipc_enabled"
             }
@@ -91,12 +91,12 @@ impl DriverPool {
     }
 }
 
-/// Maps another process's pool. The descriptor stays the caller's. With a name that is registered already, that
-/// resource is given and the descriptor is not looked at.
+/// Maps a pool of another process. The caller keeps the file descriptor. If a pool is registered under `uuid` already,
+/// the result is that resource, and the file descriptor is not used.
 ///
 /// # Errors
-/// [`Error::BadDevice`], [`Error::Invalid`] for another kind than a device's or a pinned pool and for a descriptor of
-/// something else, the driver's.
+/// [`Error::BadDevice`], [`Error::Invalid`] for a kind other than device or pinned and for a file descriptor that is
+/// not a pool's, the driver's.
 pub fn from_allocation_handle(
     driver: Arc<dyn Driver>,
     kind: Kind,
@@ -115,8 +115,8 @@ pub fn from_allocation_handle(
     let place = match kind {
         Kind::Device => Place::Device(device),
         _ => {
-            let told = driver.pool_place(device, handle).ok().flatten().filter(|place| place.is_host());
-            told.or_else(|| uuid.and_then(node_in).map(Place::HostNuma)).unwrap_or(Place::Host)
+            let reported = driver.pool_place(device, handle).ok().flatten().filter(|place| place.is_host());
+            reported.or_else(|| uuid.and_then(node_in).map(Place::HostNuma)).unwrap_or(Place::Host)
         }
     };
     let pool = Arc::new(DriverPool {
@@ -128,13 +128,13 @@ pub fn from_allocation_handle(
         owned: true,
         ipc: true,
         mapped: true,
-        standing: RwLock::new(Standing::Open),
+        status: RwLock::new(Status::Open),
         live: AtomicI64::new(0),
         shared: Mutex::new(Shared { fd: None, uuid }),
         pointers: Pointers::default(),
     });
-    // Who may use the memory is said in each process for itself.
-    pool.let_in()?;
+    // Each process grants access to the memory by itself.
+    pool.grant_default_access()?;
     match uuid {
         Some(uuid) => of_kind(MAPPED.register(uuid, &pool), kind),
         None => Ok(pool),
@@ -148,14 +148,16 @@ fn of_kind(pool: Arc<DriverPool>, kind: Kind) -> Result<Arc<DriverPool>> {
     Err(Error::invalid(format_args!("a {:?} pool is registered under this uuid, not a {kind:?} one", pool.kind)))
 }
 
-/// Registers a mapped pool under the uuid of the pool. Gives the one that was registered before under that key, if it
-/// is still held by anybody.
+/// Registers a mapped pool under its uuid. The result is the pool that is already registered under this uuid if it is
+/// still alive, otherwise `pool`.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] for a pool of this process, [`Error::Invalid`] for a pool that has another uuid.
 pub fn register(pool: &Arc<DriverPool>, uuid: Uuid) -> Result<Arc<DriverPool>> {
     if !pool.mapped {
-        return Err(Error::NotPermitted("only mapped pools are registered, and this one is the process's own".into()));
+        return Err(Error::NotPermitted(
+            "the pool belongs to this process: only mapped pools can be registered".into(),
+        ));
     }
     if let Some(known) = MAPPED.find(uuid) {
         return Ok(known);
@@ -164,7 +166,7 @@ pub fn register(pool: &Arc<DriverPool>, uuid: Uuid) -> Result<Arc<DriverPool>> {
         let mut shared = pool.shared.lock();
         match shared.uuid {
             Some(own) if own != uuid => {
-                return Err(Error::invalid(format_args!("the pool is known as {own}, and not as {uuid}")));
+                return Err(Error::invalid(format_args!("the pool's uuid is {own}, not {uuid}")));
             }
             _ => shared.uuid = Some(uuid),
         }
@@ -172,7 +174,7 @@ pub fn register(pool: &Arc<DriverPool>, uuid: Uuid) -> Result<Arc<DriverPool>> {
     Ok(MAPPED.register(uuid, pool))
 }
 
-/// The mapped pool that was registered under a uuid.
+/// The mapped pool that is registered under a uuid.
 ///
 /// # Errors
 /// [`Error::NotFound`].

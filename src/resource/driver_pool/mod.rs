@@ -1,7 +1,7 @@
-//! The driver's own stream-ordered pools (`cuMemPool*`) as memory resources: of a device, of pinned host memory, of
-//! managed memory.
+//! The driver's stream-ordered pools (`cuMemPool*`) as memory resources: device, pinned host and managed memory. The
+//! driver's calls: <https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html>.
 //!
-//! `create` says which pool a resource stands for, `ipc` shares pools between processes.
+//! `create` opens or creates the pool of a resource, `ipc` shares pools between processes.
 
 mod create;
 mod ipc;
@@ -30,18 +30,18 @@ static MAPPED: Registry<DriverPool> = Registry::new();
 #[derive(Debug)]
 pub struct DriverPool {
     driver: Arc<dyn Driver>,
-    /// Whose memory it is, or in whose context its calls are made.
+    /// The device of its memory, or the device in whose context calls are made.
     device: DeviceId,
     kind: Kind,
-    /// Where its memory lies; `None` for managed memory without a preference.
+    /// The location of its memory; `None` for managed memory without a preferred location.
     place: Option<Place>,
     handle: PoolHandle,
     owned: bool,
     ipc: bool,
     mapped: bool,
-    /// Read while the pool is used, written to end it.
-    standing: RwLock<Standing>,
-    /// Blocks that were given out and are not back.
+    /// Locked for reading while the pool is used, for writing to end it.
+    status: RwLock<Status>,
+    /// The number of live blocks.
     live: AtomicI64,
     shared: Mutex<Shared>,
     pointers: Pointers,
@@ -49,21 +49,21 @@ pub struct DriverPool {
 
 /// Whether a pool can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Status {
     Open,
-    /// Nothing is given out any more. The driver still has it: CUDA allows ending a pool that has live blocks, but
-    /// programs that did so crashed inside a later synchronise (driver 580).
+    /// No longer allocates, but not destroyed yet: CUDA allows destroying a pool with live blocks, but programs that
+    /// did so crashed in a later synchronization (driver 580).
     Closed,
-    /// The driver has it no more.
+    /// Destroyed.
     Ended,
 }
 
-/// What sharing the pool takes.
+/// The handles for sharing the pool.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The pool's descriptor, made when first asked for.
+    /// The pool's file descriptor, created on first use.
     fd: Option<OwnedFd>,
-    /// The pool's name among processes, where it is shared.
+    /// The uuid that names a shared pool in all processes.
     uuid: Option<Uuid>,
 }
 
@@ -72,22 +72,23 @@ impl DriverPool {
         Error::Closed(format!("the {:?} resource of device {} was closed", self.kind, self.device).into())
     }
 
-    /// In whose context a call with that stream is made: a pool serves the streams of every device that may use its memory.
+    /// The device in whose context a call with `stream` is made: a pool serves the streams of every device that has
+    /// access.
     fn home_of(&self, stream: StreamHandle) -> DeviceId {
         device_of_stream(self.driver.as_ref(), self.device, stream)
     }
 
-    /// Calls `work` with the pool, which nobody ends meanwhile.
+    /// Calls `work` with the pool, which is not destroyed during the call.
     fn open<T>(&self, work: impl FnOnce(PoolHandle) -> driver::Result<T>) -> Result<T> {
-        let standing = self.standing.read();
-        if *standing != Standing::Open {
+        let status = self.status.read();
+        if *status != Status::Open {
             return Err(self.closed());
         }
         Ok(work(self.handle)?)
     }
 
-    /// Calls `work`, which gives out a block.
-    fn give_out(&self, work: impl FnOnce(PoolHandle) -> driver::Result<Address>) -> Result<Address> {
+    /// Calls `work`, which allocates a block, and counts the block.
+    fn allocate_by(&self, work: impl FnOnce(PoolHandle) -> driver::Result<Address>) -> Result<Address> {
         self.open(|pool| {
             let at = work(pool)?;
             self.live.fetch_add(1, Ordering::Relaxed);
@@ -95,10 +96,10 @@ impl DriverPool {
         })
     }
 
-    /// Has the driver end a closed pool.
-    fn end(&self, standing: &mut Standing) -> driver::Result<()> {
+    /// Destroys a closed pool.
+    fn end(&self, status: &mut Status) -> driver::Result<()> {
         self.driver.pool_destroy(self.device, self.handle)?;
-        *standing = Standing::Ended;
+        *status = Status::Ended;
         Ok(())
     }
 }
@@ -118,7 +119,7 @@ impl MemoryResource for DriverPool {
             is_managed: managed,
             is_ipc_enabled: self.ipc,
             is_mapped: self.mapped,
-            is_closed: *self.standing.read() != Standing::Open,
+            is_closed: *self.status.read() != Status::Open,
             uuid: self.shared.lock().uuid,
             handle: self.handle.0,
             preferred: if managed { self.place } else { None },
@@ -147,12 +148,12 @@ impl MemoryResource for DriverPool {
         check_bytes(bytes)?;
         if self.mapped {
             return Err(Error::NotPermitted(
-                "the resource is another process's pool, mapped here: only that process can allocate from it".into(),
+                "the resource is a mapped pool of another process: only that process can allocate from it".into(),
             ));
         }
         let result = match bytes {
             0 => self.open(|_| Ok(Address(0))),
-            _ => self.give_out(|pool| self.driver.pool_allocate(self.home_of(stream), pool, bytes, stream)),
+            _ => self.allocate_by(|pool| self.driver.pool_allocate(self.home_of(stream), pool, bytes, stream)),
         };
         match result {
             Err(Error::Driver(error)) if error.kind == ErrorKind::OutOfMemory => {
@@ -166,14 +167,14 @@ impl MemoryResource for DriverPool {
         if at.0 == 0 {
             return Ok(());
         }
-        // Also after the pool was closed: the last block that comes back ends it.
+        // Also after the pool was closed: freeing its last block destroys it.
         self.driver.pool_free(self.home_of(stream), at, stream)?;
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 && *self.standing.read() == Standing::Closed {
-            let mut standing = self.standing.write();
-            if *standing == Standing::Closed
-                && let Err(error) = self.end(&mut standing)
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 && *self.status.read() == Status::Closed {
+            let mut status = self.status.write();
+            if *status == Status::Closed
+                && let Err(error) = self.end(&mut status)
             {
-                tracing::warn!(device = %self.device, %error, "a pool of the driver is ended later");
+                tracing::warn!(device = %self.device, %error, "a driver pool could not be destroyed yet; it is tried again when the resource is dropped");
             }
         }
         Ok(())
@@ -183,19 +184,19 @@ impl MemoryResource for DriverPool {
         if !self.owned {
             return Ok(());
         }
-        let mut standing = self.standing.write();
-        if *standing != Standing::Open {
+        let mut status = self.status.write();
+        if *status != Status::Open {
             return Ok(());
         }
         if self.live.load(Ordering::Acquire) > 0 {
-            *standing = Standing::Closed;
+            *status = Status::Closed;
         } else {
-            self.end(&mut standing)?;
+            self.end(&mut status)?;
         }
         let mut shared = self.shared.lock();
         shared.fd = None;
         if let Some(uuid) = shared.uuid.filter(|_| self.mapped) {
-            // Nobody is to find a closed pool.
+            // The registry must not find a closed pool.
             MAPPED.remove(uuid, self);
         }
         Ok(())
@@ -211,8 +212,8 @@ impl MemoryResource for DriverPool {
             | PoolAttribute::ReuseAllowOpportunistic
             | PoolAttribute::ReuseAllowInternalDependencies => (value <= 1, "it takes 0 or 1"),
             PoolAttribute::ReleaseThreshold => (true, ""),
-            PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => (value == 0, "it can be set to 0 only"),
-            PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => (false, "it can only be read"),
+            PoolAttribute::ReservedHigh | PoolAttribute::UsedHigh => (value == 0, "it takes 0 only"),
+            PoolAttribute::ReservedCurrent | PoolAttribute::UsedCurrent => (false, "it is read-only"),
         };
         if !fits {
             return Err(Error::invalid(format_args!("{attribute:?} cannot be set to {value}: {takes}")));
@@ -266,16 +267,17 @@ impl Drop for DriverPool {
         if driver::process::is_forked() {
             return;
         }
-        // Nobody comes again, so each gets a second chance. What is still live is a pointer that nobody gave back.
+        // Nothing retries these calls later, so each is tried twice. Blocks still live are pointers that were never
+        // freed.
         let ended = self.close().or_else(|_| self.close()).and_then(|()| {
-            let mut standing = *self.standing.get_mut();
-            match standing {
-                Standing::Closed => Ok(self.end(&mut standing).or_else(|_| self.end(&mut standing))?),
-                Standing::Open | Standing::Ended => Ok(()),
+            let mut status = *self.status.get_mut();
+            match status {
+                Status::Closed => Ok(self.end(&mut status).or_else(|_| self.end(&mut status))?),
+                Status::Open | Status::Ended => Ok(()),
             }
         });
         if let Err(error) = ended {
-            tracing::warn!(device = %self.device, %error, "a pool of the driver could not be ended");
+            tracing::warn!(device = %self.device, %error, "a driver pool could not be destroyed and leaks");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The descriptor: 256 bytes that name memory of another process, whatever way it takes.
+//! The descriptor: 256 bytes that name memory of another process, for every path.
 //!
-//! Plain data without pointers or file descriptors: it may be stored, copied and sent by any means. Whoever of the same
-//! user has one can open the memory, so it is as secret as the memory. On the way in it is untrusted: there is exactly
-//! one valid encoding of each descriptor, and everything else is refused.
+//! Plain data without pointers or file descriptors: it may be stored, copied and sent by any means. Every process of
+//! the same user that has one can open the memory, so it is as secret as the memory. An importer does not trust it:
+//! each descriptor has exactly one valid encoding, and everything else is refused.
 //!
-//! Integers are little-endian; what a path does not use is zero.
+//! Integers are little-endian; fields that a path does not use are zero.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0..8 | `FBAYMEM` and a zero byte |
 //! | 8..12 | version of the format: 1 |
@@ -18,7 +18,7 @@
 //! | 40..56 | UUID of the device |
 //! | 56..72 | driver pool: UUID of the pool, or zero. File descriptors, fabric handles: the key |
 //! | 72..88 | file descriptors, fabric handles: name of the exporter's service |
-//! | 88..152 | driver pool, legacy: what the driver exported |
+//! | 88..152 | driver pool, legacy: the driver's 64 bytes |
 //! | 152..256 | zero |
 
 use bytemuck::{Pod, Zeroable};
@@ -40,7 +40,7 @@ const AT_DEVICE: u32 = 1;
 const AT_HOST: u32 = 2;
 const AT_NUMA: u32 = 3;
 
-/// The way on which memory came into a process.
+/// The path by which memory came into a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Path {
@@ -52,32 +52,32 @@ pub enum Path {
     Fd = 2,
     /// As physical memory, by fabric handles.
     Fabric = 3,
-    /// As a plain allocation (`cuIpc*`).
+    /// By a legacy handle (`cuIpc*`).
     Legacy = 4,
 }
 
-/// What an importer needs to know, for each path.
+/// The data that an importer needs, for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// A pointer of a driver pool. The importer needs the pool as well.
     Pool {
-        /// What [`Pools::pool_export_pointer`](crate::driver::Pools::pool_export_pointer) gave.
+        /// The result of [`Pools::pool_export_pointer`](crate::driver::Pools::pool_export_pointer).
         blob: Blob,
-        /// The pool's name, where the exporter knows one.
+        /// The pool's uuid, if the exporter knows it.
         pool: Option<Uuid>,
     },
-    /// Ask the exporter's service for the pieces: [`fetch`](super::fetch()).
+    /// Physical memory, which [`fetch`](super::fetch()) requests from the exporter's service.
     Exchange {
         /// The service's name.
         service: Uuid,
-        /// What was offered there.
+        /// The key of the offer.
         key: Key,
         /// Whether the pieces come as fabric handles instead of file descriptors.
         fabric: bool,
     },
-    /// A plain allocation.
+    /// An allocation with a legacy handle.
     Legacy {
-        /// What [`Sharing::ipc_export`](crate::driver::Sharing::ipc_export) gave for the allocation.
+        /// The result of [`Sharing::ipc_export`](crate::driver::Sharing::ipc_export) for the allocation.
         blob: Blob,
         /// Bytes from the allocation's start to the buffer.
         offset: u64,
@@ -85,14 +85,14 @@ pub enum Route {
 }
 
 impl Route {
-    /// To what was offered under this ticket.
+    /// The route to the offer of this ticket.
     #[must_use]
     pub fn exchange(ticket: Ticket, fabric: bool) -> Self {
         Self::Exchange { service: ticket.service, key: ticket.key, fabric }
     }
 }
 
-/// What a descriptor says.
+/// A decoded descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     route: Route,
@@ -100,7 +100,7 @@ pub struct Descriptor {
     location: Location,
 }
 
-/// The bytes in their order; the numbers are little-endian here.
+/// The encoded fields in their order, with little-endian numbers.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Raw {
@@ -141,13 +141,13 @@ impl Descriptor {
         Ok(Self { route, bytes, location })
     }
 
-    /// What the importer needs to know.
+    /// The data that the importer needs.
     #[must_use]
     pub fn route(&self) -> Route {
         self.route
     }
 
-    /// The way that this descriptor takes.
+    /// The path of this descriptor.
     #[must_use]
     pub fn path(&self) -> Path {
         match self.route {
@@ -164,13 +164,13 @@ impl Descriptor {
         self.bytes
     }
 
-    /// Where the memory lies.
+    /// The location of the memory.
     #[must_use]
     pub fn location(&self) -> Location {
         self.location
     }
 
-    /// The descriptor's bytes.
+    /// Encodes the descriptor.
     #[must_use]
     pub fn encode(&self) -> [u8; DESCRIPTOR_BYTES] {
         let mut raw = Raw::zeroed();
@@ -193,10 +193,10 @@ impl Descriptor {
         bytemuck::cast(raw)
     }
 
-    /// What these bytes say.
+    /// Decodes a descriptor.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for anything that [`Descriptor::encode`] does not give.
+    /// [`Error::Invalid`] for bytes that are not a result of [`Descriptor::encode`].
     pub fn decode(given: &[u8]) -> Result<Self> {
         let given: [u8; DESCRIPTOR_BYTES] = given
             .try_into()

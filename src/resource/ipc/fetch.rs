@@ -11,18 +11,19 @@ use crate::driver::process::is_forked;
 use crate::error::{Error, Result};
 use crate::ticket::Key;
 
-/// Asks the process that exported a buffer for the physical memory behind it. The answer's numbers are checked, and fit
-/// the descriptor; the pieces come over the connection while the answer is gone through, which is to be done at once: the
-/// exporter waits 10 s for each batch, of 64 or what this process has descriptors for.
+/// Requests a buffer's physical memory from the process that exported it. The sizes in the result are checked against
+/// the descriptor. The pieces arrive over the connection while the caller iterates over the result; iterate at once,
+/// since the exporter waits 10 s for each batch of at most 64 pieces.
 ///
-/// Works in the exporting process too, where no lock that [`Exported::pieces`](super::Exported::pieces) needs may be held.
-/// Any thread; waits for the exporter, at most 10 s for each packet.
+/// Works in the exporting process, too; the caller must then hold no lock that
+/// [`Exported::pieces`](super::Exported::pieces) needs. Any thread; waits for the exporter, at most 10 s for each
+/// packet.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a descriptor of another path, [`Error::Forked`] in a child of `fork`,
-/// [`Error::Peer`] for an exporter that is gone, hangs, or answers what cannot be,
-/// [`Error::NotFound`] for memory that is freed or no longer offered, [`Error::NotPermitted`] for one of another user,
-/// [`Error::Driver`] where the system gives no socket or descriptor.
+/// [`Error::Invalid`] for a descriptor of another path, [`Error::Forked`] in a child of `fork`, [`Error::Peer`] for an
+/// exporter that has ended, hangs, or sends an invalid message, [`Error::NotFound`] for memory that is freed or no
+/// longer offered, [`Error::NotPermitted`] for one of another user, [`Error::Driver`] if the system refuses a socket or
+/// file descriptor.
 pub fn fetch(descriptor: &Descriptor) -> Result<Pieces> {
     let Route::Exchange { service, key, fabric } = descriptor.route() else {
         let path = descriptor.path();
@@ -36,9 +37,9 @@ pub fn fetch(descriptor: &Descriptor) -> Result<Pieces> {
     receive(socket, key, descriptor.bytes(), if fabric { Form::Fabric } else { Form::Fd })
 }
 
-/// Asks over a connection.
+/// Sends the request over a connection, and receives the shape of the result.
 pub(super) fn receive(socket: Socket, key: Key, bytes: u64, form: Form) -> Result<Pieces> {
-    // Where the exporter refused at once, its answer is there although this cannot be sent.
+    // If the exporter refused at once, its message can be received although this send fails.
     let asked = socket.send(&Message::Ask { key }, &[]);
     let shape = match (socket.receive(), asked) {
         (Ok(Message::Found(shape)), _) => shape,
@@ -54,7 +55,7 @@ pub(super) fn receive(socket: Socket, key: Key, bytes: u64, form: Form) -> Resul
     Ok(Pieces::from_source(shape, Incoming { socket, shape, received: 0, waiting: VecDeque::new() }))
 }
 
-/// Pieces as they come in.
+/// The pieces still to be received.
 struct Incoming {
     socket: Socket,
     shape: Shape,
@@ -114,7 +115,7 @@ fn with_fds(records: &[Record], fds: Vec<OwnedFd>) -> Result<VecDeque<Piece>> {
     Ok(pieces.map(|(record, fd)| Piece { bytes: record.bytes, handle: Handle::Fd(fd) }).collect())
 }
 
-/// What the exporter's refusal means here. The text is the other process's: shown without control characters.
+/// The error for the exporter's refusal. The text is untrusted, so control characters are removed.
 fn refused(why: Why, text: &str) -> Error {
     let text: String = text.chars().filter(|character| !character.is_control()).collect();
     let text = format!("the exporting process answers: {text}").into();

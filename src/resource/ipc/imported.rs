@@ -1,4 +1,4 @@
-//! Another process's physical memory, mapped here.
+//! Physical memory of another process, mapped here.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -14,8 +14,8 @@ use crate::driver::{Access, Driver, Physical, PhysicalOptions, Place, Share};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId};
 
-/// A buffer of another process, mapped in this one. The memory lives as long as either has it; what is in it is shared,
-/// and whoever uses it orders that use himself. Unmapped by [`Imported::close`] or when dropped.
+/// A buffer of another process, mapped in this one. The memory lives as long as either process has it. The contents are
+/// shared, and the programs order their work on it. Unmapped by [`Imported::close`] or when dropped.
 pub struct Imported {
     mapping: Mutex<Mapping>,
     address: Address,
@@ -25,13 +25,13 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Maps a buffer: all of it or, after an error, nothing. `device` names the context of the calls; `access` says who
-    /// may do what. `pieces` is [`fetch`](super::fetch())'s answer for this descriptor.
+    /// Maps a buffer: all of it or, after an error, nothing. Calls are made in the context of `device`; `access` is the
+    /// access of each location. `pieces` is the result of [`fetch`](super::fetch()) for this descriptor.
     ///
     /// # Errors
-    /// [`Error::Peer`] for pieces that cannot be mapped as they are described, and what [`fetch`](super::fetch()) can
-    /// say while pieces come in; [`Error::NotFound`] for a device that this process does not see;
-    /// [`Error::Forked`] in a child of `fork`; the driver's.
+    /// [`Error::Peer`] for pieces that cannot be mapped as described, and the errors of [`fetch`](super::fetch()) while
+    /// pieces arrive; [`Error::NotFound`] for a device that this process does not see; [`Error::Forked`] in a child of
+    /// `fork`; the driver's.
     pub fn map(
         driver: &Arc<dyn Driver>,
         device: DeviceId,
@@ -70,7 +70,7 @@ impl Imported {
         })
     }
 
-    /// Where the buffer begins in this process. Nothing is there any more once it is closed.
+    /// The buffer's address in this process. Unmapped once the buffer is closed.
     #[must_use]
     pub fn address(&self) -> Address {
         self.address
@@ -82,23 +82,23 @@ impl Imported {
         self.bytes
     }
 
-    /// How it came here.
+    /// The path by which it came here.
     #[must_use]
     pub fn path(&self) -> Path {
         self.path
     }
 
-    /// Where it lies.
+    /// The location of its memory.
     #[must_use]
     pub fn location(&self) -> Location {
         self.location
     }
 
-    /// Unmaps the buffer. Twice is harmless. pre: no queued work uses it. Any thread.
+    /// Unmaps the buffer. A second call does nothing. pre: no queued work uses it. Any thread.
     ///
     /// # Errors
-    /// The driver's; what is still mapped or reserved then stays so, and another call tries again.
-    /// [`Error::Forked`] in a child of `fork`.
+    /// The driver's; memory that is still mapped or reserved stays so, and the call can be repeated. [`Error::Forked`]
+    /// in a child of `fork`.
     pub fn close(&self) -> Result<()> {
         if is_forked() {
             return Err(Error::Forked);
@@ -114,7 +114,7 @@ impl fmt::Debug for Imported {
     }
 }
 
-/// What pieces of this buffer must be multiples of.
+/// The granularity: sizes of pieces must be multiples of it.
 fn granularity(driver: &dyn Driver, device: DeviceId, descriptor: &Descriptor, form: Form) -> Result<u64> {
     let place = descriptor.location().place(driver)?;
     let share = match form {
@@ -122,7 +122,7 @@ fn granularity(driver: &dyn Driver, device: DeviceId, descriptor: &Descriptor, f
         Form::Fabric => Share::Fabric,
     };
     match place {
-        // CUDA has no physical memory on the host without a node, so its sizes are those of the node it lay on.
+        // CUDA has no physical host memory without a NUMA node, so the sizes are those of the exporter's node.
         Place::Host | Place::HostNumaCurrent => Ok(driver.capabilities(device)?.granularity),
         _ => Ok(driver.granularity(device, &PhysicalOptions { place, share, rdma: false }, false)?),
     }
@@ -133,7 +133,7 @@ struct Mapping {
     driver: Arc<dyn Driver>,
     device: DeviceId,
     start: Address,
-    /// Bytes reserved; 0 once given back.
+    /// Bytes reserved; 0 once unreserved.
     span: u64,
     /// Bytes mapped.
     mapped: u64,
@@ -145,7 +145,7 @@ impl Mapping {
         Ok(Self { driver: Arc::clone(driver), device, start, span, mapped: 0 })
     }
 
-    /// Maps `physical` behind what is mapped. The mapping holds the memory then, and the handle is given back.
+    /// Maps `physical` behind the mapped part and releases the handle; the mapping keeps the memory alive.
     fn add(&mut self, physical: Physical, bytes: u64) -> Result<()> {
         let mapped = self.driver.map(self.device, self.start.plus(self.mapped), bytes, physical);
         if mapped.is_ok() {
@@ -162,7 +162,7 @@ impl Mapping {
             self.mapped = 0;
         }
         if self.span > 0 {
-            // The memory is gone: a failure here would leave a buffer that is open and cannot be used.
+            // The memory is unmapped already: a failure here would leave an open buffer that cannot be used.
             let unreserve = || self.driver.unreserve(self.device, self.start, self.span);
             unreserve().or_else(|_| unreserve())?;
             self.span = 0;

@@ -1,22 +1,22 @@
-//! Where exported memory lies, in words that every process understands.
+//! The location of exported memory, in terms that hold in every process.
 
 use crate::driver::{Driver, Place};
 use crate::error::{Error, Result};
 use crate::units::DeviceId;
 
-/// Where memory lies. Devices are named by UUID: their ordinals differ between processes.
+/// The location of memory. Devices have UUIDs, since their ordinals differ between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
     /// Memory of the device with this UUID.
     Device([u8; 16]),
-    /// Memory of the host, on no node in particular.
+    /// Host memory, on any NUMA node.
     Host,
-    /// Memory of the host on this NUMA node.
+    /// Host memory on this NUMA node.
     HostNuma(u32),
 }
 
 impl Location {
-    /// The name of a place of this process.
+    /// The location of a place of this process.
     ///
     /// # Errors
     /// The driver's, for a device that it does not know.

@@ -1,4 +1,4 @@
-//! The messages of the exchange. Each is one packet; each has exactly one valid encoding, and all else is refused.
+//! The messages of the exchange. Each is one packet with exactly one valid encoding; everything else is refused.
 //!
 //! Integers are little-endian. Every message begins with 16 bytes: `FBAYXCH` and a zero byte, the protocol's version
 //! (4 bytes), the kind (4 bytes). Then:
@@ -17,11 +17,11 @@ use super::pieces::{Form, Shape};
 use crate::driver::Blob;
 use crate::ticket::Key;
 
-/// The most pieces of a batch. The kernel allows 253 descriptors in a packet; fewer keep both sides clear of their limits
-/// on open ones.
+/// The most pieces in a batch. The kernel allows 253 file descriptors in a packet; fewer keep both processes below
+/// their limits on open files.
 pub(super) const BATCH: usize = 64;
 
-/// No message is longer.
+/// The length of the longest message, in bytes.
 pub(super) const LONGEST: usize = HEAD + 8 + BATCH * RECORD;
 
 const MAGIC: [u8; 8] = *b"FBAYXCH\0";
@@ -30,17 +30,17 @@ const HEAD: usize = 16;
 const RECORD: usize = 8 + size_of::<Blob>();
 const LONGEST_TEXT: usize = 400;
 
-/// Why the exporter gives nothing.
+/// The reason why the exporter refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     NotFound,
     NotPermitted,
-    /// The importer's message makes no sense to the exporter.
+    /// The importer's message is invalid.
     Malformed,
     Failed,
 }
 
-/// A piece in a batch; the handle of one that comes as a file descriptor is zeros.
+/// A piece in a batch. For a piece that is sent as a file descriptor the handle is all zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) bytes: u64,
@@ -97,7 +97,7 @@ impl Message {
         packet
     }
 
-    /// The message in a packet, or what is wrong with it.
+    /// Decodes a packet, or describes why it is invalid.
     pub(super) fn decode(packet: &[u8]) -> Result<Self, String> {
         let mut rest = Reader(packet);
         if rest.take()? != MAGIC {

@@ -1,4 +1,5 @@
-//! How memory reaches another process of the same user: one format for what is handed over, one exchange for the rest.
+//! Sharing of memory with other processes of the same user: a descriptor names the memory, and the exchange transfers
+//! it.
 //!
 //! ```text
 //!   exporter                                          importer
@@ -10,37 +11,39 @@
 //!                                                     Imported::map
 //! ```
 //!
-//! `descriptor` is the format, `offers` what this process exports, `service` the thread that answers, `fetch` the
-//! question, `message` and `socket` what passes between the two, `imported` the mapping, `registry` the table of pools
-//! by their names. What comes from the other side is checked before it is used: descriptors and messages are untrusted.
+//! `descriptor` is the format of descriptors, `offers` the table of this process's exports, `service` the exporter's
+//! threads, `fetch` the importer's request, `message` and `socket` the protocol between them, `imported` the mapping,
+//! `registry` the table of pools by uuid. Descriptors and messages from another process are untrusted and checked
+//! before use.
 //!
 //! # The exchange
 //!
 //! A process that exports has one service: a listening `SOCK_SEQPACKET` socket at an abstract name of 128 random bits.
 //! One connection carries one request. Both sides compare the other's user with their own before the key is sent or
-//! looked at. Messages are those of `message`; file descriptors travel with `SCM_RIGHTS`, so neither side needs the
-//! right to trace the other. A list of pieces comes in batches of 64, or of as many as both sides have descriptors for, each
-//! when the importer asks for it, so neither process has more descriptors open than that, nor has the kernel more in flight.
+//! read. Messages are those of `message`; file descriptors travel with `SCM_RIGHTS`, so neither side needs the right to
+//! trace the other. The importer requests the pieces in batches of at most 64, or of as many file descriptors as both
+//! sides can open, so that neither process has more open, nor the kernel more in flight.
 //!
-//! Users are compared by number. Where the number stands for every user that has none in a user namespace, the other
-//! process must also be one that this process may signal: the kernel lets it signal its own user's, and no other's from outside.
+//! Users are compared by number. In a user namespace one number stands for all users without a mapping; then this
+//! process must also be allowed to signal the other one, which the kernel permits only for the same user.
 //!
-//! 64 importers are answered at once, each on a thread. Where more come, those that were silent for longer than a second give way.
+//! The service answers up to 64 importers at once, each on a thread. If more connect, an importer that was silent for
+//! more than a second is disconnected.
 //!
-//! # What goes wrong, and what is answered
+//! # Errors of an exchange
 //!
-//! | what | answer |
+//! | cause | error |
 //! |---|---|
 //! | the exporter has ended, or is in another network namespace | [`Error::Peer`](crate::error::Error::Peer) |
-//! | the exporter took its offer back, or the memory is freed | [`Error::NotFound`](crate::error::Error::NotFound) |
+//! | the exporter withdrew its offer, or freed the memory | [`Error::NotFound`](crate::error::Error::NotFound) |
 //! | the other process is of another user | [`Error::NotPermitted`](crate::error::Error::NotPermitted), on both sides |
-//! | the other side is silent for 10 s, or sends what is no message | [`Error::Peer`](crate::error::Error::Peer); the service goes on |
+//! | the other side is silent for 10 s, or sends an invalid message | [`Error::Peer`](crate::error::Error::Peer); the service goes on |
 //! | the importer is silent for 1 s while 64 others are answered and more wait | [`Error::Peer`](crate::error::Error::Peer) |
 //! | the importer ends in the middle | its descriptors are closed, the service goes on |
 //! | this process is a child of `fork` | [`Error::Forked`](crate::error::Error::Forked); the parent's service goes on |
 //!
-//! A child of `fork` inherits the listening socket. While one lives on after its parent, importers get their answer
-//! only after the 10 s.
+//! A child of `fork` inherits the listening socket. While a child outlives its parent, importers get their error only
+//! after the 10 s.
 
 mod descriptor;
 mod fetch;

@@ -1,4 +1,4 @@
-//! What this process exports: a table of keys. Who knows a key may have what lies behind it.
+//! The table of this process's exports by key. A process of the same user that knows a key may have the memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::ticket::Key;
 
 static OFFERS: Mutex<BTreeMap<Key, Arc<dyn Exported>>> = Mutex::new(BTreeMap::new());
 
-/// Enters `what` under a new key.
+/// Adds `what` under a new key.
 pub(super) fn add(what: Arc<dyn Exported>) -> Key {
     let key = Key(Uuid::new_v4());
     OFFERS.lock().insert(key, what);
     key
 }
 
-/// Ends an offer: who asks from now on is told that there is no such thing. Twice is harmless. An exchange under way
-/// goes on, so what was offered may be dropped on a thread of the service.
+/// Ends an offer: later requests for it fail with [`Error::NotFound`](crate::error::Error::NotFound). A second call
+/// does nothing. An exchange that has begun goes on, so the exported object may be dropped on a thread of the service.
 pub fn withdraw(key: Key) {
     if is_forked() {
         return;
     }
-    // Dropped only after the lock was.
+    // Dropped only after the lock is released.
     let _withdrawn = OFFERS.lock().remove(&key);
 }
 

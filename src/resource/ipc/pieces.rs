@@ -1,4 +1,4 @@
-//! The physical memory behind a buffer, as it passes from one process to the other.
+//! The physical memory of a buffer, as a list of pieces that one process sends to another.
 
 use std::os::fd::OwnedFd;
 
@@ -6,18 +6,18 @@ use super::MOST_BYTES;
 use crate::driver::Blob;
 use crate::error::{Error, Result};
 
-/// Somebody who can say what lies behind an export at the time of asking.
+/// An export: gives its physical memory at the time of a request.
 pub trait Exported: Send + Sync {
-    /// The physical memory behind the export, in the order of its addresses. Called on a thread of the service,
-    /// several at once where several importers ask; nothing of it is called under a lock of the service's.
+    /// The physical memory of the export, in the order of its addresses. Called on threads of the service, possibly
+    /// several at once, without a lock of the service.
     ///
     /// # Errors
-    /// [`Error::NotFound`] or [`Error::Closed`] for memory that is gone: the importer is told [`Error::NotFound`].
-    /// [`Error::NotPermitted`] reaches it as such, everything else as [`Error::Peer`] with the text.
+    /// [`Error::NotFound`] or [`Error::Closed`] for memory that was freed, both [`Error::NotFound`] at the importer.
+    /// [`Error::NotPermitted`] stays that at the importer; other errors become [`Error::Peer`] with their text.
     fn pieces(&self) -> Result<Pieces>;
 }
 
-/// How a piece is handed over.
+/// The form in which a piece is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As a file descriptor.
@@ -29,14 +29,14 @@ pub enum Form {
 /// Physical memory that can be imported.
 #[derive(Debug)]
 pub enum Handle {
-    /// By a descriptor that is closed after it was sent or imported; the exporter gives a duplicate of what it keeps.
+    /// A file descriptor, which is closed after it was sent or imported. The exporter gives a duplicate.
     Fd(OwnedFd),
-    /// By a fabric handle.
+    /// A fabric handle.
     Fabric(Blob),
 }
 
 impl Handle {
-    /// How it is handed over.
+    /// The form in which it is sent.
     #[must_use]
     pub fn form(&self) -> Form {
         match self {
@@ -46,16 +46,16 @@ impl Handle {
     }
 }
 
-/// One piece of physical memory, whole.
+/// One piece: a whole allocation of physical memory.
 #[derive(Debug)]
 pub struct Piece {
     /// Its size as it was created.
     pub bytes: u64,
-    /// What it is imported by.
+    /// The handle to import it by.
     pub handle: Handle,
 }
 
-/// The numbers of a list of pieces.
+/// The sizes of a list of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Bytes from the first piece's start to the buffer.
@@ -64,13 +64,13 @@ pub(super) struct Shape {
     pub(super) bytes: u64,
     /// Bytes of all pieces.
     pub(super) span: u64,
-    /// How many pieces.
+    /// The number of pieces.
     pub(super) count: u64,
     pub(super) form: Form,
 }
 
 impl Shape {
-    /// The buffer lies within the pieces, and there can be that many.
+    /// Checks that the buffer lies within the pieces, and that their number is possible.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let Self { offset, bytes, span, count, .. } = *self;
         let inside = bytes > 0 && span <= MOST_BYTES && offset.checked_add(bytes).is_some_and(|end| end <= span);
@@ -81,23 +81,23 @@ impl Shape {
     }
 }
 
-/// A list of pieces: the numbers first, then, one after the other, the pieces. An [`Iterator`] that ends after an error.
+/// A list of pieces: its sizes, and an [`Iterator`] over the pieces that ends after an error.
 ///
-/// Every piece that comes out was checked: its form, that it holds a part of the buffer, that the sizes add up.
+/// Each piece is checked: its form, that it holds a part of the buffer, and that the sizes add up.
 pub struct Pieces {
     shape: Shape,
     source: Box<dyn Iterator<Item = Result<Piece>> + Send>,
-    /// Pieces that came out, and their bytes; after an error all.
+    /// The number of pieces given so far, or of all pieces after an error; `reached` is their bytes.
     given: u64,
     reached: u64,
 }
 
 impl Pieces {
-    /// A buffer of `bytes` bytes that begins `offset` bytes into the first piece. For short lists: each descriptor is
-    /// open until it was sent.
+    /// A buffer of `bytes` bytes that begins `offset` bytes into the first piece. For short lists: each file descriptor
+    /// stays open until it is sent.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the buffer does not lie in the pieces.
+    /// [`Error::Invalid`] if the buffer does not lie in the pieces.
     pub fn new(offset: u64, bytes: u64, pieces: Vec<Piece>) -> Result<Self> {
         let form = pieces.first().map_or(Form::Fd, |piece| piece.handle.form());
         let sizes: Vec<u64> = pieces.iter().map(|piece| piece.bytes).collect();
@@ -105,10 +105,10 @@ impl Pieces {
         Ok(Self::from_source(shape, pieces.into_iter().map(Ok)))
     }
 
-    /// The same for long lists: pieces of these sizes, each exported, by its index, when its turn has come.
+    /// [`Pieces::new`] for long lists: pieces of these sizes, each exported by its index just before it is sent.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the buffer does not lie in the pieces.
+    /// [`Error::Invalid`] if the buffer does not lie in the pieces.
     pub fn lazy(
         offset: u64,
         bytes: u64,
@@ -154,19 +154,19 @@ impl Pieces {
         self.shape.span
     }
 
-    /// How many pieces there are in all, those that came out included.
+    /// The number of all pieces.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.shape.count
     }
 
-    /// How the pieces are handed over.
+    /// The form in which the pieces are sent.
     #[must_use]
     pub fn form(&self) -> Form {
         self.shape.form
     }
 
-    /// The next piece, as [`Iterator::next`]; but after an error of the source it is asked for the same piece again.
+    /// [`Iterator::next`] that can be repeated: after an error of the source, the next call tries the same piece again.
     pub(super) fn attempt(&mut self) -> Option<Result<Piece>> {
         if self.given == self.shape.count {
             return None;
@@ -175,7 +175,7 @@ impl Pieces {
         Some(next.and_then(|piece| self.check(piece)))
     }
 
-    /// Takes the next piece into the sums.
+    /// Checks the next piece and adds it to the sums.
     fn check(&mut self, piece: Piece) -> Result<Piece> {
         let Shape { offset, bytes, span, count, form } = self.shape;
         let (start, end) = (self.reached, self.reached.checked_add(piece.bytes).filter(|&end| end <= span));
@@ -220,7 +220,7 @@ fn shape(offset: u64, bytes: u64, form: Form, sizes: &[u64]) -> Result<Shape> {
     Ok(shape)
 }
 
-/// What the other process said of its memory does not fit together.
+/// The error for sizes of the other process that contradict each other.
 pub(super) fn wrong(what: String) -> Error {
     Error::Peer(format!("the exporting process describes its memory wrongly: {what}").into())
 }

@@ -1,4 +1,4 @@
-//! Things by their UUID, for as long as somebody has them.
+//! A table of weak references by UUID.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-/// A table that finds things by UUID and keeps none of them alive. Any thread; not in a child of `fork`, where its lock
-/// may be held for ever.
+/// A table that finds values by UUID and keeps none of them alive. Any thread; not in a child of `fork`, where its lock
+/// may stay held.
 #[derive(Debug)]
 pub struct Registry<T> {
     entries: Mutex<BTreeMap<Uuid, Weak<T>>>,
@@ -20,8 +20,7 @@ impl<T> Registry<T> {
         Self { entries: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Enters `thing` under this UUID, and answers what is to be used: the thing that is there already, where there is one
-    /// alive, else `thing`.
+    /// Registers `thing` under this UUID. The result is the living value that is registered already, otherwise `thing`.
     pub fn register(&self, uuid: Uuid, thing: &Arc<T>) -> Arc<T> {
         let mut entries = self.entries.lock();
         if let Some(found) = entries.get(&uuid).and_then(Weak::upgrade) {
@@ -33,7 +32,7 @@ impl<T> Registry<T> {
         Arc::clone(thing)
     }
 
-    /// Takes `thing` out again, if it is what stands under this UUID.
+    /// Removes `thing`, if it is registered under this UUID.
     pub fn remove(&self, uuid: Uuid, thing: *const T) {
         let mut entries = self.entries.lock();
         if entries.get(&uuid).is_some_and(|entry| entry.as_ptr() == thing) {
@@ -41,7 +40,7 @@ impl<T> Registry<T> {
         }
     }
 
-    /// What was entered under this UUID and is alive.
+    /// The living value that is registered under this UUID.
     #[must_use]
     pub fn find(&self, uuid: Uuid) -> Option<Arc<T>> {
         self.entries.lock().get(&uuid).and_then(Weak::upgrade)

@@ -1,4 +1,4 @@
-//! The exporter's side: one thread that accepts, one more for each exchange under way.
+//! The exporter's side of the exchange: one thread that accepts connections, and one for each exchange.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::driver::{DriverError, ErrorKind};
 use crate::error::{Error, Result};
 use crate::ticket::Ticket;
 
-/// Exchanges at once. Further importers wait, within their patience.
+/// The most exchanges at once. Further importers wait, at most for their own timeout.
 const MOST_EXCHANGES: usize = 64;
 
-/// Who is silent for so long, while all exchanges are taken and others wait, loses its place. An importer has nothing to do between two
-/// messages but to map what it was sent.
+/// The time after which a silent importer is disconnected if all exchanges are taken and others wait. Between two
+/// messages an importer only maps the pieces that it received.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long to leave the system alone after it refused a connection or a descriptor.
+/// The pause after the system refused a connection or a file descriptor.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The name of this process's service, once it runs.
 static NAME: Mutex<Option<Uuid>> = Mutex::new(None);
 
-/// Starts this process's service, which answers importers until the process ends. Again is harmless; [`offer`] does
-/// it too. Any thread.
+/// Starts this process's service, which answers importers until the process ends. Further calls do nothing; [`offer`]
+/// calls it, too. Any thread.
 ///
 /// # Errors
-/// [`Error::Forked`] in a child of `fork`; [`Error::Driver`] where the system gives no socket or thread.
+/// [`Error::Forked`] in a child of `fork`; [`Error::Driver`] if the system refuses a socket or thread.
 pub fn serve() -> Result<()> {
     start().map(drop)
 }
 
-/// Offers memory to other processes of this user, until [`withdraw`](super::withdraw). Starts the service. Keeps `what` alive
-/// meanwhile. Any thread.
+/// Offers memory to other processes of this user until [`withdraw`](super::withdraw), and keeps `what` alive until
+/// then. Starts the service. Any thread.
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -68,7 +68,7 @@ fn start() -> Result<Uuid> {
     Ok(new)
 }
 
-/// Accepts for ever.
+/// Accepts connections until the process ends.
 pub(super) fn run(listener: &OwnedFd, patience: Duration) {
     let exchanges = Arc::new(Exchanges { open: Mutex::default(), ended: Condvar::new() });
     let mut last = None;
@@ -86,10 +86,10 @@ pub(super) fn run(listener: &OwnedFd, patience: Duration) {
     }
 }
 
-/// Gives a connection a thread of its own, unless its user has no business here.
+/// Starts a thread for a connection, if it is of the same user.
 fn begin(socket: Socket, exchanges: &Arc<Exchanges>, patience: Duration) {
     if let Err(error) = socket.check_user() {
-        // No warning: anybody on the machine can have as many of these as he likes.
+        // Not a warning: every user of the machine can cause any number of these.
         tracing::info!(%error, "a connection for sharing memory was refused");
         refuse(&socket, &error);
         return;
@@ -106,10 +106,10 @@ fn begin(socket: Socket, exchanges: &Arc<Exchanges>, patience: Duration) {
     }
 }
 
-/// One exchange, from the question to the last piece.
+/// One exchange, from the request to the last piece.
 fn answer(exchange: &Exchange, patience: Duration) -> Result<()> {
     let Message::Ask { key } = exchange.receive()? else {
-        return Err(Error::Invalid("this is no question for memory".into()));
+        return Err(Error::Invalid("the first message is not a request for memory".into()));
     };
     let offer = offers::find(key).ok_or_else(|| Error::NotFound("nothing is exported under this key".into()))?;
     let mut pieces = offer.pieces()?;
@@ -126,7 +126,7 @@ fn answer(exchange: &Exchange, patience: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Sends the next pieces, as many as this process has descriptors for, and answers how many.
+/// Sends the next pieces, as many as this process can open file descriptors for, and returns their number.
 fn send_batch(socket: &Socket, first: u64, most: u64, pieces: &mut Pieces, patience: Duration) -> Result<u64> {
     let (mut records, mut fds) = (Vec::new(), Vec::new());
     let started = Instant::now();
@@ -137,7 +137,7 @@ fn send_batch(socket: &Socket, first: u64, most: u64, pieces: &mut Pieces, patie
             None => break,
             Some(Ok(piece)) => piece,
             Some(Err(error)) if !lacks_fds(&error) || started.elapsed() >= patience => return Err(error),
-            // Its turn comes again, when those of this batch are closed, or others' that have them all.
+            // Tried again, once other exchanges have closed file descriptors.
             Some(Err(_)) if records.is_empty() => {
                 thread::sleep(PAUSE);
                 continue;
@@ -159,7 +159,7 @@ fn send_batch(socket: &Socket, first: u64, most: u64, pieces: &mut Pieces, patie
     Ok(count)
 }
 
-/// Tells an importer why it gets nothing. It may be gone already.
+/// Sends an importer the reason of a refusal. The importer may have ended already.
 fn refuse(socket: &Socket, error: &Error) {
     let why = match error {
         Error::NotFound(_) | Error::Closed(_) => Why::NotFound,
@@ -187,9 +187,9 @@ struct Exchanges {
 /// One importer's connection.
 struct Exchange {
     socket: Socket,
-    /// Since when it is the importer's turn.
+    /// The time since which the service waits for the importer.
     turn: Mutex<Option<Instant>>,
-    /// It was silent while others waited.
+    /// It was disconnected because it was silent while others waited.
     is_over: AtomicBool,
 }
 
@@ -215,7 +215,7 @@ impl Exchange {
 }
 
 impl Exchanges {
-    /// Waits until there is a place; where all are taken, the connection that is silent for longest gives its place up.
+    /// Waits for a place. If all are taken, the connection that is silent for the longest time is disconnected.
     fn enter(self: &Arc<Self>, socket: Socket) -> Place {
         let exchange = Arc::new(Exchange { socket, turn: Mutex::new(None), is_over: AtomicBool::new(false) });
         let mut open = self.open.lock();
@@ -235,7 +235,7 @@ impl Exchanges {
     }
 }
 
-/// One exchange's place; free again when dropped, also by a panic.
+/// The place of one exchange, freed when dropped, also by a panic.
 struct Place {
     exchanges: Arc<Exchanges>,
     exchange: Arc<Exchange>,

@@ -1,4 +1,4 @@
-//! One connection: whole packets, file descriptors beside them, and no wait longer than its patience.
+//! One connection: packets with file descriptors, and a timeout for each wait.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,13 +19,14 @@ use crate::driver::process::peer;
 use crate::driver::{DriverError, ErrorKind};
 use crate::error::{Error, Result};
 
-/// How long either side waits for the other to take or send a packet, or to accept.
+/// The timeout of accepting a connection, and of sending and receiving a packet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// What the kernel passes in a packet at most (`SCM_MAX_FD`): more than a batch, so that too many are seen.
+/// The most file descriptors that the kernel passes in a packet (`SCM_MAX_FD`): more than a batch, so that too many are
+/// noticed.
 const MOST_FDS: usize = 253;
 
 /// A connected or listening socket; close-on-exec.
@@ -36,7 +37,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Listens at an abstract name, which is gone with the last descriptor of the socket.
+    /// Listens at an abstract name, which ends with the last descriptor of the socket.
     pub(super) fn listen(name: Uuid) -> Result<OwnedFd> {
         let fd = open()?;
         bind(&fd, &address(name)?).map_err(|errno| failed("bind", errno))?;
@@ -64,14 +65,14 @@ impl Socket {
         }
     }
 
-    /// The kernel waits for that long and no longer.
+    /// Sets the kernel's timeouts of the socket.
     pub(super) fn patient(fd: OwnedFd, patience: Duration) -> rustix::io::Result<Self> {
         set_socket_timeout(&fd, Timeout::Recv, Some(patience))?;
         set_socket_timeout(&fd, Timeout::Send, Some(patience))?;
         Ok(Self { fd, patience })
     }
 
-    /// Refuses a peer of another user. What counts is who the peer was when it connected or listened.
+    /// Refuses a peer of another user. The peer's user is that of the time when it connected or listened.
     pub(super) fn check_user(&self) -> Result<()> {
         let peer = peer(self.fd.as_fd()).map_err(|error| {
             let text = format!("the other process's user cannot be asked for: {error}");
@@ -99,20 +100,20 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the other side's turn end at once: what waits for it is told that the connection is closed, and can still send.
+    /// Ends a wait for the other side: a thread that waits to receive sees a closed connection, and can still send.
     pub(super) fn stop_waiting(&self) {
-        // It fails only where the connection is closed.
+        // Fails only if the connection is closed.
         let _ = shutdown(&self.fd, Shutdown::Read);
     }
 
-    /// Throws away what was sent here, and lets nothing more come: where something is unread, the kernel lets the other side read no
-    /// more when this one closes.
+    /// Discards unread packets and receives no more: if packets are unread when this side closes, the kernel lets the
+    /// other side read no more.
     pub(super) fn read_no_more(&self) {
         self.stop_waiting();
         while recv(&self.fd, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, received)| received > 0) {}
     }
 
-    /// Sends one packet, these descriptors beside it. pre: at most [`BATCH`].
+    /// Sends one packet with these file descriptors. pre: at most [`BATCH`].
     pub(super) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<()> {
         let packet = message.encode();
         let started = Instant::now();
@@ -125,7 +126,7 @@ impl Socket {
             let sent = self
                 .insist(|| sendmsg(&self.fd, &[IoSlice::new(&packet)], &mut beside, SendFlags::NOSIGNAL).map(|_| ()));
             match sent {
-                // The user's processes together may have only so many descriptors under way.
+                // The kernel limits the file descriptors in flight for each user.
                 Err(Errno::TOOMANYREFS) if started.elapsed() < self.patience => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -134,12 +135,12 @@ impl Socket {
         }
     }
 
-    /// Receives one packet. Descriptors beside it are closed.
+    /// Receives one packet. Its file descriptors are closed.
     pub(super) fn receive(&self) -> Result<Message> {
         self.receive_into(&mut RecvAncillaryBuffer::default()).map(|(message, _)| message)
     }
 
-    /// Receives one packet and the descriptors beside it.
+    /// Receives one packet and its file descriptors.
     pub(super) fn receive_with_fds(&self) -> Result<(Message, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -171,7 +172,7 @@ impl Socket {
         Ok((message, received.flags))
     }
 
-    /// Repeats what a signal interrupted, as long as patience lasts.
+    /// Repeats a call that a signal interrupted, until the timeout.
     fn insist<T>(&self, mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
         let started = Instant::now();
         loop {
@@ -196,24 +197,24 @@ impl Socket {
     }
 }
 
-/// How many descriptors a batch may have for this process: a third of what it can still open, since its other threads need some, and
-/// the other side may be this process, too.
+/// The most file descriptors of a batch for this process: a third of those that it can still open, since its other
+/// threads need some, and the other side may be this process, too.
 pub(super) fn room_for_fds() -> usize {
     let folder = "/proc/self/fd";
-    // Since Linux 6.2 its size is the number of descriptors.
+    // Since Linux 6.2 the size of this folder is the number of file descriptors.
     let counted = std::fs::metadata(folder).map(|folder| folder.len()).ok().filter(|&open| open > 0);
     let open = counted.or_else(|| Some(std::fs::read_dir(folder).ok()?.count() as u64)).unwrap_or(0);
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(most.saturating_sub(open) / 3).unwrap_or(BATCH).clamp(1, BATCH)
 }
 
-/// Whether `error` may be for want of a descriptor. A driver that has errors of its own does not say so: then it is asked whether there
-/// is one now.
+/// Whether `error` may be caused by a lack of file descriptors. A driver's own errors do not tell, so this then tries
+/// to open one.
 pub(super) fn lacks_fds(error: &Error) -> bool {
     let Error::Driver(error) = error else { return false };
-    let is_for_want = |code| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&code);
+    let is_fd_limit = |code| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&code);
     let opened = || std::fs::File::open("/dev/null");
-    is_for_want(error.code) || opened().is_err_and(|error| error.raw_os_error().is_some_and(is_for_want))
+    is_fd_limit(error.code) || opened().is_err_and(|error| error.raw_os_error().is_some_and(is_fd_limit))
 }
 
 fn open() -> Result<OwnedFd> {
@@ -226,12 +227,12 @@ fn address(name: Uuid) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|errno| failed("bind", errno))
 }
 
-/// A packet that makes no sense.
+/// The error for an invalid packet.
 pub(super) fn garbled(what: &str) -> Error {
     Error::Peer(format!("the other process sent {what}: use one Forebay on both sides").into())
 }
 
-/// The system refused this process something.
+/// The error for a failed system call.
 fn failed(call: &'static str, errno: Errno) -> Error {
     let way_out = match errno {
         Errno::MFILE | Errno::NFILE | Errno::TOOMANYREFS => "; raise the limit on open files (RLIMIT_NOFILE)",

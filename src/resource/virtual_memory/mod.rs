@@ -1,7 +1,8 @@
-//! Memory made of CUDA's virtual memory calls (document 004 and `cuda.core.VirtualMemoryResource`): buffers that grow
-//! in place, on a device or on the host, and that other processes can map.
+//! A memory resource on CUDA's virtual memory management, after cuda.core's `VirtualMemoryResource`: buffers on a
+//! device or on the host that grow in place, and that other processes can map. The driver's calls:
+//! <https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html>.
 //!
-//! `options` holds every option against the device, `region` is one allocation.
+//! `options` checks each option against the device, `region` is one allocation.
 
 mod options;
 mod region;
@@ -22,7 +23,8 @@ use crate::driver::{Access, Driver, ErrorKind, Physical, Place, Share};
 use crate::error::{Error, Result};
 use crate::units::{Address, DeviceId, StreamHandle};
 
-/// Every allocation has addresses and physical memory of its own. Giving one back waits for its stream.
+/// A resource that gives each allocation its own addresses and physical memory. Freeing waits on the host for its
+/// stream.
 #[derive(Debug)]
 pub struct VirtualResource {
     driver: Arc<dyn Driver>,
@@ -35,13 +37,13 @@ pub struct VirtualResource {
 #[derive(Default)]
 struct Inner {
     closed: bool,
-    /// What to do when an exported allocation is changed or given back, by its address.
+    /// Functions to call when an exported allocation is changed or freed, by its address.
     exports: HashMap<u64, Vec<OnChange>>,
     /// Live allocations by their address.
     regions: HashMap<u64, Region>,
 }
 
-/// Tells that what was exported is no longer as it was.
+/// Called when an exported allocation is changed or freed.
 pub(super) type OnChange = Box<dyn FnOnce() + Send>;
 
 impl Inner {
@@ -60,23 +62,27 @@ impl fmt::Debug for Inner {
 pub(super) type Pieces = Vec<(Physical, u64)>;
 
 impl VirtualResource {
-    /// errors: [`Error::BadDevice`], [`Error::Unsupported`] for an option that the device lacks, [`Error::Invalid`].
+    /// A resource on `device`.
+    ///
+    /// # Errors [`Error::BadDevice`], [`Error::Unsupported`] for an option that the device lacks, [`Error::Invalid`].
     pub fn new(driver: Arc<dyn Driver>, device: i32, options: &VirtualOptions) -> Result<Self> {
         let device = check_device(driver.as_ref(), device)?;
         let kind = options.check(driver.as_ref(), device)?;
         Ok(Self { driver, device, kind, inner: Mutex::default(), pointers: Pointers::default() })
     }
 
-    /// Changes the size of a live allocation to `bytes`, rounded up to the granularity. Returns where it lies now and
-    /// its size. Contents are kept, as far as it reaches.
+    /// Changes the size of a live allocation to `bytes`, rounded up to the granularity. Returns its new address and
+    /// size. The contents are kept up to the smaller size.
     ///
-    /// Growing needs no wait where the addresses behind it are free, which they are up to the device's memory or twice
-    /// the first size. Else the memory is mapped at a new place, and the old one is unmapped once `stream` has done
-    /// what it was given. Shrinking waits for `stream` too; physical memory goes back in whole pieces, as it was grown.
-    /// New memory is made by `options`, which must name the same location; `None`: by the resource's own.
+    /// Growing does not wait if the addresses behind the allocation are free, which they are up to the size of the
+    /// device's memory or twice the first size. Otherwise the memory is mapped at new addresses, and unmapped at the
+    /// old ones once the work queued on `stream` is done. Shrinking waits for `stream`, too, and frees physical memory
+    /// in whole pieces, as they were added. `options` apply to new memory and must name the same location; `None`: the
+    /// resource's own.
     ///
     /// # Errors
-    /// [`Error::BadFree`] for what is not a live allocation of this resource; the driver's. Nothing was changed then.
+    /// [`Error::BadFree`] for an address that is not a live allocation of this resource; the driver's. Nothing changed
+    /// then.
     pub fn modify(
         &self,
         at: Address,
@@ -93,7 +99,7 @@ impl VirtualResource {
             )));
         }
         if bytes == 0 {
-            return Err(Error::invalid("0 bytes asked for: close the buffer instead"));
+            return Err(Error::invalid("new_size is 0: close the buffer instead"));
         }
         let bytes = self.kind.round(bytes)?;
         let mut inner = self.inner.lock();
@@ -105,7 +111,7 @@ impl VirtualResource {
         } else if bytes <= region.mapped() {
             region.bytes = bytes;
         } else if !region.grow_in_place(bytes, kind)? {
-            // Before anything is made: what is being captured cannot be waited for.
+            // First, since waiting for a stream that is being captured fails.
             self.wait(stream)?;
             let moved = region.moved(bytes, kind)?;
             region.abandon();
@@ -117,29 +123,29 @@ impl VirtualResource {
         Ok((new, bytes))
     }
 
-    /// Waits for a stream, of whichever device that has the memory too.
+    /// Waits for a stream, which may be of another device that has access to the memory.
     fn wait(&self, stream: StreamHandle) -> Result<()> {
         Ok(self.driver.stream_synchronize(device_of_stream(self.driver.as_ref(), self.device, stream), stream)?)
     }
 
-    /// How its memory can be exported.
+    /// The handle type of its memory.
     #[must_use]
     pub fn share(&self) -> Share {
         self.kind.physical.share
     }
 
-    /// Where its memory lies.
+    /// The location of its memory.
     #[must_use]
     pub fn place(&self) -> Place {
         self.kind.physical.place
     }
 
-    /// Who may use its memory.
+    /// The access of each location to its memory.
     pub(super) fn access(&self) -> &[(Place, Access)] {
         &self.kind.access
     }
 
-    /// Notes that a live allocation was exported: `on_change` runs when it is changed or given back.
+    /// Records that a live allocation was exported: `on_change` runs when it is changed or freed.
     pub(super) fn exported(&self, at: Address, on_change: OnChange) -> Result<()> {
         let mut inner = self.inner.lock();
         if !inner.regions.contains_key(&at.0) {
@@ -149,7 +155,7 @@ impl VirtualResource {
         Ok(())
     }
 
-    /// What `look` makes of a live allocation's physical memory and its size. It is not changed meanwhile.
+    /// Calls `look` with a live allocation's physical memory and its size, which do not change during the call.
     pub(super) fn pieces<T>(&self, at: Address, look: impl FnOnce(&Pieces, u64) -> T) -> Result<T> {
         let inner = self.inner.lock();
         let region = inner.regions.get(&at.0).ok_or_else(|| unknown(at))?;
@@ -164,17 +170,17 @@ impl Drop for VirtualResource {
         if regions.is_empty() || crate::driver::process::is_forked() {
             return;
         }
-        // Pointers that were never given back: whatever still uses them has to be done first.
+        // Pointers that were never freed: work that uses them must be done first.
         let synchronize = || self.driver.synchronize(self.device);
-        // At the end of the process the driver may be gone, and there is nothing to wait for.
+        // At the end of the process the driver may have shut down, and no work is left.
         if let Err(error) = synchronize().or_else(|_| synchronize())
             && error.kind != ErrorKind::Deinitialized
         {
-            tracing::warn!(device = %self.device, %error, "ending virtual memory without having waited for the device");
+            tracing::warn!(device = %self.device, %error, "virtual memory is freed without a wait for the device, which failed");
         }
         for region in regions.values() {
             if let Err(error) = region.end().or_else(|_| region.end()) {
-                tracing::warn!(device = %self.device, %error, "virtual memory stays behind");
+                tracing::warn!(device = %self.device, %error, "virtual memory could not be freed and leaks");
             }
         }
     }
@@ -215,7 +221,7 @@ impl MemoryResource for VirtualResource {
         let bytes = self.kind.round(bytes)?;
         let mut inner = self.inner.lock();
         if inner.closed {
-            return Err(Error::Closed("the resource was closed: nothing can be allocated from it".into()));
+            return Err(Error::Closed("the resource is closed: it no longer allocates".into()));
         }
         if bytes == 0 {
             return Ok(Address(0));
@@ -237,7 +243,7 @@ impl MemoryResource for VirtualResource {
         if !self.inner.lock().regions.contains_key(&at.0) {
             return Err(unknown(at));
         }
-        // Without the lock: others need not wait for this stream.
+        // Without the lock, so that other threads do not wait for this stream.
         self.wait(stream)?;
         let mut inner = self.inner.lock();
         let region = inner.regions.get(&at.0).ok_or_else(|| unknown(at))?;
@@ -262,6 +268,8 @@ impl MemoryResource for VirtualResource {
         if self.peer_access(peer)? == access {
             return Ok(());
         }
-        Err(Error::Unsupported("who may use virtual memory is said in the resource's options (peers)".into()))
+        Err(Error::Unsupported(
+            "access to virtual memory is fixed by the resource's options (peers, self_access, peer_access)".into(),
+        ))
     }
 }

@@ -1,46 +1,47 @@
-//! The ten options of a virtual memory resource (document 004), and what a device must have for each.
+//! The options of a virtual memory resource, and the features that a device must have for each.
 
 use crate::driver::{Access, Driver, PhysicalOptions, Place, Share};
 use crate::error::{Error, Result};
 use crate::resource::memory_resource::check_device;
 use crate::units::{Address, DeviceId};
 
-/// How a [`VirtualResource`](super::VirtualResource) makes its memory. The defaults are document 004's.
+/// Options of a [`VirtualResource`](super::VirtualResource). The defaults are those of cuda.core's
+/// `VirtualMemoryResourceOptions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualOptions {
-    /// Managed memory instead of pinned: CUDA creates none.
+    /// Managed instead of pinned memory; refused, since CUDA does not create it.
     pub managed: bool,
-    /// Where it lies. `Place::Device` stands for the resource's device; a host node of `None` for the nearest.
+    /// The location of the memory.
     pub location: VirtualLocation,
-    /// How it can be exported.
+    /// The handle type for other processes.
     pub share: Share,
     /// Whether sizes are rounded to the recommended granularity, rather than to the smallest.
     pub recommended: bool,
     /// Whether network cards can reach it.
     pub rdma: bool,
-    /// Where to try to reserve addresses first; 0: anywhere.
+    /// The address to reserve if it is free; 0: any address.
     pub hint: u64,
     /// Alignment of the addresses, in bytes; 0: the granularity.
     pub alignment: u64,
-    /// Further devices that may use it.
+    /// Other devices that may use it.
     pub peers: Vec<i32>,
-    /// What the resource's device, and for host memory the host, may do.
+    /// The access of the resource's device and, for host memory, of the host.
     pub self_access: Access,
-    /// What the peers may do.
+    /// The access of `peers`.
     pub peer_access: Access,
 }
 
-/// Where virtual memory lies.
+/// The location of virtual memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VirtualLocation {
     /// On the resource's device.
     #[default]
     Device,
-    /// On the host, wherever the system puts it.
+    /// On the host; the system chooses the NUMA node.
     Host,
     /// On the NUMA node of the host that is nearest to the device.
     HostNuma,
-    /// On the node that the allocating thread runs on.
+    /// On the NUMA node that the allocating thread runs on.
     HostNumaCurrent,
 }
 
@@ -61,7 +62,7 @@ impl Default for VirtualOptions {
     }
 }
 
-/// The options as the driver takes them.
+/// The options, checked and in the driver's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checked {
     pub physical: PhysicalOptions,
@@ -73,7 +74,7 @@ pub(super) struct Checked {
 }
 
 impl VirtualOptions {
-    /// Holds every option against what the device has.
+    /// Checks each option against the device's capabilities.
     pub(super) fn check(&self, driver: &dyn Driver, device: DeviceId) -> Result<Checked> {
         let capabilities = driver.capabilities(device)?;
         let need = |has: bool, what: &str| {
@@ -127,7 +128,7 @@ impl VirtualOptions {
             }
             access.push((Place::Device(peer), self.peer_access));
         }
-        // Nobody has access at first: what takes it away need not be said.
+        // New mappings have no access, so [`Access::None`] needs no call.
         access.retain(|&(_, access)| access != Access::None);
         let alignment = self.alignment.max(granularity);
         Ok(Checked { physical, granularity, hint: Address(self.hint), alignment, access })
@@ -135,7 +136,7 @@ impl VirtualOptions {
 }
 
 impl Checked {
-    /// A size as memory of this kind comes.
+    /// A size rounded up to the granularity.
     pub fn round(&self, bytes: u64) -> Result<u64> {
         bytes.checked_next_multiple_of(self.granularity).filter(|&bytes| bytes <= i64::MAX as u64).ok_or_else(|| {
             Error::invalid(format_args!(

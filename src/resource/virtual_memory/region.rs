@@ -1,4 +1,4 @@
-//! One allocation: addresses, the physical memory behind them, and how both change.
+//! One allocation of virtual memory: its addresses and its physical memory, and growing and shrinking both.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ pub(super) struct Piece {
     access: Vec<(Place, Access)>,
 }
 
-/// Addresses and what is mapped there, without a gap from the start.
+/// A range of addresses, with physical memory mapped from the start without a gap.
 #[derive(Debug)]
 pub(super) struct Region {
     driver: Arc<dyn Driver>,
     device: DeviceId,
     pub at: Address,
-    /// What its user may use, in bytes.
+    /// The bytes that its user may use.
     pub bytes: u64,
-    /// Reservations, neighbours in address order.
+    /// Adjacent reservations, in address order.
     reserved: Vec<(Address, u64)>,
     pub pieces: Vec<Piece>,
 }
 
 impl Region {
-    /// Reserves, creates, maps. On an error nothing is left.
+    /// Reserves addresses, creates physical memory and maps it. After an error nothing is left.
     pub fn new(driver: &Arc<dyn Driver>, device: DeviceId, bytes: u64, kind: &Checked) -> Result<Self> {
         let mut region = Self::reserve(driver, device, bytes, kind)?;
         match region.append(bytes, kind) {
@@ -43,7 +43,7 @@ impl Region {
         }
     }
 
-    /// Addresses for `bytes` and, where there are so many, for growing to all of the device's memory: growing then
+    /// Reserves addresses for `bytes` and, if possible, for growth to the size of the device's memory, so that growing
     /// moves nothing.
     fn reserve(driver: &Arc<dyn Driver>, device: DeviceId, bytes: u64, kind: &Checked) -> Result<Self> {
         let all = driver.memory_info(device).map_or(0, |info| info.total);
@@ -61,12 +61,12 @@ impl Region {
         self.reserved.iter().map(|&(_, bytes)| bytes).sum()
     }
 
-    /// Creates and maps `bytes` more behind what is mapped. pre: there are addresses.
+    /// Creates and maps `bytes` more bytes behind the mapped ones. pre: their addresses are reserved.
     fn append(&mut self, bytes: u64, kind: &Checked) -> Result<()> {
         let physical = self.driver.create_with(self.device, bytes, &kind.physical)?;
         let piece = Piece { physical, bytes, access: kind.access.clone() };
         if let Err(error) = self.map(&piece, self.at.plus(self.mapped())) {
-            self.again("release", || self.driver.release(self.device, physical));
+            self.try_twice("release", || self.driver.release(self.device, physical));
             return Err(error);
         }
         self.pieces.push(piece);
@@ -79,13 +79,13 @@ impl Region {
             return Ok(());
         }
         self.driver.grant_access(self.device, at, piece.bytes, &piece.access).inspect_err(|_| {
-            self.again("unmap", || self.driver.unmap(self.device, at, piece.bytes));
+            self.try_twice("unmap", || self.driver.unmap(self.device, at, piece.bytes));
         })
     }
 
     // ---- growing -------------------------------------------------------------------------------------
 
-    /// Grows to `bytes` where the addresses allow it. `false`: it has to move.
+    /// Grows to `bytes` if the addresses are free. `false`: it has to move.
     pub fn grow_in_place(&mut self, bytes: u64, kind: &Checked) -> Result<bool> {
         let missing = bytes - self.mapped();
         let room = self.addresses() - self.mapped();
@@ -94,12 +94,12 @@ impl Region {
             let more = missing - room;
             let Ok(got) = self.driver.reserve_at(self.device, more, kind.granularity, end) else { return Ok(false) };
             if got != end {
-                self.again("unreserve", || self.driver.unreserve(self.device, got, more));
+                self.try_twice("unreserve", || self.driver.unreserve(self.device, got, more));
                 return Ok(false);
             }
             self.reserved.push((end, more));
         }
-        // A mapping does not run across the border of two reservations.
+        // A mapping must not cross the border of two reservations.
         let parts = [missing.min(room), missing.saturating_sub(room)];
         let before = self.pieces.len();
         for part in parts.into_iter().filter(|&part| part > 0) {
@@ -113,17 +113,17 @@ impl Region {
         Ok(true)
     }
 
-    /// Gives back the reservation that a failed growth added.
+    /// Frees the reservation that a failed growth added.
     fn drop_reservation_beyond(&mut self, room: u64, missing: u64) {
         if missing > room
             && let Some((at, bytes)) = self.reserved.pop()
         {
-            self.again("unreserve", || self.driver.unreserve(self.device, at, bytes));
+            self.try_twice("unreserve", || self.driver.unreserve(self.device, at, bytes));
         }
     }
 
-    /// A second place for the same memory, grown to `bytes`; this one stays as it is. The physical memory is shared
-    /// by both until [`Region::abandon`].
+    /// A second region with the same physical memory, grown to `bytes`; this one does not change. Both share the
+    /// physical memory until [`Region::abandon`].
     pub fn moved(&self, bytes: u64, kind: &Checked) -> Result<Self> {
         let mut new = Self::reserve(&self.driver, self.device, bytes, kind)?;
         let mut mapped = Vec::new();
@@ -140,7 +140,7 @@ impl Region {
             .and_then(|()| new.append(bytes - new.mapped(), kind));
         if let Err(error) = result {
             for (at, bytes) in mapped {
-                self.again("unmap", || self.driver.unmap(self.device, at, bytes));
+                self.try_twice("unmap", || self.driver.unmap(self.device, at, bytes));
             }
             new.unreserve();
             return Err(error);
@@ -149,15 +149,15 @@ impl Region {
         Ok(new)
     }
 
-    /// Unmaps this place and gives its addresses back; the memory lives on at its new place.
+    /// Unmaps this region and frees its addresses. The physical memory stays mapped in the second region.
     pub fn abandon(&self) {
-        self.again("unmap", || self.unmap_all());
+        self.try_twice("unmap", || self.unmap_all());
         self.unreserve();
     }
 
     // ---- shrinking and ending ------------------------------------------------------------------------
 
-    /// Shrinks to `bytes`: whole pieces beyond it go back. A piece that the new end cuts stays whole.
+    /// Shrinks to `bytes`: frees whole pieces beyond it. A piece that the new end cuts stays whole.
     pub fn shrink(&mut self, bytes: u64) -> Result<()> {
         let mut start = 0;
         let keep = self.pieces.iter().take_while(|piece| {
@@ -171,7 +171,7 @@ impl Region {
             self.driver.unmap(self.device, self.at.plus(start), gone)?;
         }
         for piece in self.pieces.split_off(keep) {
-            self.again("release", || self.driver.release(self.device, piece.physical));
+            self.try_twice("release", || self.driver.release(self.device, piece.physical));
         }
         self.bytes = bytes;
         Ok(())
@@ -184,17 +184,17 @@ impl Region {
         }
     }
 
-    /// Gives everything back. On an error nothing was, so it can be tried again.
+    /// Frees everything. After an error nothing was freed, so the call can be repeated.
     pub fn end(&self) -> Result<()> {
         self.unmap_all()?;
         for piece in &self.pieces {
-            self.again("release", || self.driver.release(self.device, piece.physical));
+            self.try_twice("release", || self.driver.release(self.device, piece.physical));
         }
         self.unreserve();
         Ok(())
     }
 
-    /// Gives back what a failed call has made.
+    /// Frees everything that a failed call created.
     fn give_up(&mut self) {
         self.drop_pieces(0);
         self.unreserve();
@@ -205,22 +205,22 @@ impl Region {
             let end = self.mapped();
             if let Some(piece) = self.pieces.pop() {
                 let at = self.at.plus(end - piece.bytes);
-                self.again("unmap", || self.driver.unmap(self.device, at, piece.bytes));
-                self.again("release", || self.driver.release(self.device, piece.physical));
+                self.try_twice("unmap", || self.driver.unmap(self.device, at, piece.bytes));
+                self.try_twice("release", || self.driver.release(self.device, piece.physical));
             }
         }
     }
 
     fn unreserve(&self) {
         for &(at, bytes) in &self.reserved {
-            self.again("unreserve", || self.driver.unreserve(self.device, at, bytes));
+            self.try_twice("unreserve", || self.driver.unreserve(self.device, at, bytes));
         }
     }
 
-    /// On the way back nobody comes again, so each call gets a second chance.
-    fn again(&self, what: &str, call: impl Fn() -> Result<()>) {
+    /// Calls that free resources are tried twice, since nothing retries them later.
+    fn try_twice(&self, what: &str, call: impl Fn() -> Result<()>) {
         if let Err(error) = call().or_else(|_| call()) {
-            tracing::error!(device = %self.device, %error, "{what} failed: memory or addresses stay behind");
+            tracing::error!(device = %self.device, %error, "{what} failed: memory or addresses leak");
         }
     }
 }

@@ -7,7 +7,7 @@ fn uuid(byte: u8) -> Uuid {
     Uuid::from_bytes([byte; 16])
 }
 
-/// One of each kind, and the extremes.
+/// A descriptor of each kind, and extreme sizes.
 fn samples() -> Vec<Descriptor> {
     let exchange = |fabric| Route::Exchange { service: uuid(1), key: Key(uuid(2)), fabric };
     [
@@ -106,7 +106,7 @@ fn what_a_path_does_not_use_is_zero() {
         for at in 0..DESCRIPTOR_BYTES {
             let mut bytes = good;
             bytes[at] ^= 0x40;
-            // Either another descriptor or none; never the same one from other bytes.
+            // Other bytes give another descriptor or none, never the same one.
             assert!(
                 Descriptor::decode(&bytes).is_ok_and(|other| other != descriptor)
                     || Descriptor::decode(&bytes).is_err()

@@ -1,4 +1,4 @@
-//! Exporter and importer in one process, as they should be.
+//! Exporter and importer in one process, both valid.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -16,7 +16,7 @@ use crate::resource::ipc::{
     Descriptor, Exported, Form, Handle, Key, Location, Piece, Pieces, Route, Ticket, fetch, offer, withdraw,
 };
 
-/// Memory that says of each piece which one it is, and counts how many are exported ahead.
+/// Memory whose pieces have their index as content, with a count of pieces exported ahead.
 struct Numbered {
     pieces: usize,
     exported: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! The other side silent, rude or broken.
+//! The other side is silent, hostile or broken.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ fn batch(first: u64, pieces: u64) -> Message {
     Message::Batch { first, records: vec![record; usize::try_from(pieces).unwrap()] }
 }
 
-/// What the importer makes of these packets, each with that many descriptors beside it, and no more after them.
+/// The importer's result for these packets, each with a number of file descriptors, and none after them.
 fn told(packets: &[(Vec<u8>, usize)], pieces: u64, pipe: &Pipe) -> Result<u64> {
     let (socket, exporter) = pair(LONG);
     for (packet, fds) in packets {
@@ -38,7 +38,7 @@ fn an_answer_as_it_should_be_is_taken() {
     let pipe = Pipe::new();
     let packets = [(packet(&found(66)), 0), (packet(&batch(0, 64)), 64), (packet(&batch(64, 2)), 2)];
     assert_eq!(told(&packets, 66, &pipe).unwrap(), 66);
-    // Fewer than 64 in a batch are no offence.
+    // Fewer than 64 in a batch are valid.
     let packets = [(packet(&found(3)), 0), (packet(&batch(0, 1)), 1), (packet(&batch(1, 2)), 2)];
     assert_eq!(told(&packets, 3, &pipe).unwrap(), 3);
     pipe.demand_closed();
@@ -68,7 +68,7 @@ fn wrong_answers_are_refused_and_their_descriptors_closed() {
     }
     let blob = Message::Batch { first: 0, records: vec![Record { bytes: PAGE, blob: [1; 64] }] };
     peer(answer(1, &[(blob, 1)]), "1 descriptors for 1 pieces");
-    // Descriptors where none belong; a packet cut short; one that is too long.
+    // File descriptors where none belong; a packet cut short; one that is too long.
     assert_eq!(told(&[(packet(&found(1)), 5), (packet(&batch(0, 1)), 1)], 1, &pipe).unwrap(), 1);
     peer(told(&[(packet(&found(1))[..50].to_vec(), 2)], 1, &pipe), "cut short");
     peer(told(&[(vec![1; 10_000], 2)], 1, &pipe), "more than");
@@ -119,7 +119,7 @@ fn a_silent_exporter_is_given_up() {
     let started = Instant::now();
     let ask = || receive(Socket::connect(name, SHORT)?, Key(Uuid::from_bytes([1; 16])), PAGE, Form::Fd);
     peer(ask(), "silent for 200ms");
-    // Accepts, answers, and then no more.
+    // Accepts, answers once, and is then silent.
     let answers = std::thread::spawn(move || {
         let _waiting = Socket::accept(&listener, LONG).unwrap();
         let socket = Socket::accept(&listener, LONG).unwrap();
@@ -157,7 +157,7 @@ fn silent_and_rude_importers_keep_nobody_else_from_an_answer() {
     let mut random = Random(4);
     let mut rude = Vec::new();
     let connect = || Socket::connect(name, LONG).unwrap();
-    // As many as the service speaks to at once say nothing, as many stop in the middle.
+    // As many importers as the service answers at once say nothing, and as many stop in the middle.
     for index in 0..128 {
         let socket = connect();
         if index % 2 == 0 {
@@ -188,7 +188,7 @@ fn silent_and_rude_importers_keep_nobody_else_from_an_answer() {
 
 #[test]
 fn connections_that_are_silent_for_long_make_room_for_others() {
-    // Far longer than anybody here waits.
+    // Far longer than any wait in this test.
     let (name, pipe) = (service(30 * LONG), Pipe::new());
     let (ticket, bytes) = offered(&pipe, 100);
     let connect = || Socket::connect(name, LONG).unwrap();
@@ -204,7 +204,7 @@ fn connections_that_are_silent_for_long_make_room_for_others() {
     for _ in 0..3 {
         assert_eq!(drain(receive(connect(), ticket.key, bytes, Form::Fd).unwrap()), 100);
     }
-    // Those that were silent for longest are told so. Which these are, the threads that answer decide.
+    // Those that were silent for the longest time get an error. The order of the service's threads decides which.
     let told = std::thread::scope(|scope| {
         let (teller, told) = std::sync::mpsc::channel();
         for socket in &silent {
@@ -212,7 +212,7 @@ fn connections_that_are_silent_for_long_make_room_for_others() {
             scope.spawn(move || {
                 while let Ok(message) = socket.receive() {
                     if let Message::Refused { text, .. } = message {
-                        // Nobody listens any more to the next ones.
+                        // The service no longer reads the next ones.
                         let _ = teller.send(text);
                     }
                 }
@@ -240,7 +240,7 @@ fn a_question_that_makes_no_sense_is_told_so() {
         }
     };
     let mut newer = packet(&Message::Next { first: 0, most: 64 });
-    assert!(told(&newer).contains("no question"));
+    assert!(told(&newer).contains("not a request"));
     newer[8] = 9;
     assert!(told(&newer).contains("protocol version 9"));
     assert!(told(b"GET / HTTP/1.1\r\n\r\n").contains("no message of Forebay's"));
@@ -257,7 +257,7 @@ fn a_question_that_makes_no_sense_is_told_so() {
     pipe.demand_closed();
 }
 
-/// A connection without patience.
+/// A connection without timeouts.
 fn raw_connect(name: Uuid) -> OwnedFd {
     use rustix::net::*;
     let address = SocketAddrUnix::new_abstract_name(format!("forebay-{}", name.simple()).as_bytes()).unwrap();

@@ -20,11 +20,11 @@ use crate::resource::ipc::socket::Socket;
 use crate::resource::ipc::{Ticket, offer, service};
 
 const PAGE: u64 = 4096;
-/// Short, for the tests in which somebody is silent.
+/// Short, for tests in which one side is silent.
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(20);
 
-/// A service of this test's own; the offers are the process's.
+/// A service of this test; the offers are those of the process.
 fn service(patience: Duration) -> Uuid {
     let name = Uuid::new_v4();
     let listener = Socket::listen(name).unwrap();
@@ -32,7 +32,7 @@ fn service(patience: Duration) -> Uuid {
     name
 }
 
-/// Writing ends of one pipe: the reading end sees whether any is still open, in whatever process.
+/// Writing ends of one pipe: the reading end shows whether any is still open, in any process.
 struct Pipe {
     reading: OwnedFd,
     writing: OwnedFd,
@@ -48,7 +48,7 @@ impl Pipe {
         self.writing.try_clone().unwrap()
     }
 
-    /// Closes the own writing end, and demands that it was the last.
+    /// Closes this writing end, and checks that it was the last.
     #[track_caller]
     fn demand_closed(self) {
         drop(self.writing);
@@ -88,7 +88,7 @@ fn offered(pipe: &Pipe, pieces: u64) -> (Ticket, u64) {
     (offer(Arc::new(memory)).unwrap(), bytes)
 }
 
-/// Takes all pieces, and answers how many came.
+/// Takes all pieces, and returns their number.
 #[track_caller]
 fn drain(mut pieces: Pieces) -> u64 {
     pieces.try_fold(0, |count, piece| piece.map(|_| count + 1)).unwrap()
@@ -119,7 +119,7 @@ fn raw_send(to: &OwnedFd, packet: &[u8], fds: &[OwnedFd]) {
     let _ = sendmsg(to, &[std::io::IoSlice::new(packet)], &mut beside, SendFlags::NOSIGNAL);
 }
 
-/// One end patient, the other raw.
+/// One end with timeouts, the other without.
 fn pair(patience: Duration) -> (Socket, OwnedFd) {
     use rustix::net::*;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
