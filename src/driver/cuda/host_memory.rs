@@ -111,7 +111,8 @@ impl HostMemory for CudaDriver {
         if code != INVALID_VALUE {
             self.api.check("cuPointerGetAttributes", code, || format!("address {at}"))?;
         }
-        Ok(read_pointer(values))
+        let found = read_pointer(values);
+        Ok(PointerInfo { legacy_ipc: found.legacy_ipc && self.api.ipc.is_some(), ..found })
     }
 }
 
