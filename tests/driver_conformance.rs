@@ -1,11 +1,18 @@
-//! Binds the driver suite to the host driver, and to CUDA where `FOREBAY_TEST_DRIVER=cuda` asks for it.
+//! Binds the driver suite to the host driver, to CUDA where `FOREBAY_TEST_DRIVER=cuda` asks for it, and to CUDA's layer on the
+//! stand-in for libcuda, with drivers of every age.
 
 mod conformance;
+mod kit;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::driver::host::{Clock, HostDriver, HostOptions};
 use forebay::driver::{Choice, Driver, ErrorKind, open};
+
+use kit::abi::on_cuda;
+use kit::process::again;
+use kit::programs::says;
+use kit::standin::{Libcuda, functions};
 
 /// Runs every check and fails with the names of all that failed.
 fn run(driver: &dyn Driver) {
@@ -75,5 +82,59 @@ fn without_cuda_the_error_names_the_other_driver() {
             assert_eq!(error.kind, ErrorKind::NoDriver, "{error}");
             assert!(error.to_string().contains("FOREBAY_DRIVER=host"), "{error}");
         }
+    }
+}
+
+/// Runs the suite through the CUDA layer, on a libcuda that reports this version.
+#[track_caller]
+fn through_the_cuda_layer(libcuda: &Libcuda, version: &str) {
+    let mut child = again("cuda_conforms");
+    let environment = [("STANDIN_CAPACITY", "1073741824"), ("STANDIN_DEVICES", "2"), ("STANDIN_VERSION", version)];
+    says(libcuda.serve(&mut child).envs(environment), "1 passed");
+}
+
+/// The last version without the group of functions; newest first.
+const BEFORE: [(&str, &str); 8] = [
+    ("PlacePools", "12090"),
+    ("ContextEvents", "12040"),
+    ("StreamId", "11080"),
+    ("PartUuid", "11030"),
+    ("CaptureInfo", "11020"),
+    ("Pools", "11010"),
+    ("Ipc", "10020"),
+    ("Vmm", "10010"),
+];
+
+#[test]
+fn the_cuda_layer_conforms() {
+    if on_cuda() {
+        return;
+    }
+    through_the_cuda_layer(&Libcuda::new("whole"), "13000");
+    through_the_cuda_layer(&Libcuda::new("newer"), "13010");
+}
+
+#[test]
+fn the_cuda_layer_conforms_without_each_group_of_functions() {
+    if on_cuda() {
+        return;
+    }
+    let optional: Vec<(&str, Vec<&str>)> = functions().into_iter().filter(|(group, _)| *group != "Base").collect();
+    assert_eq!(optional.len(), BEFORE.len());
+    for (group, names) in optional {
+        let (_, version) = BEFORE.iter().find(|(known, _)| *known == group).unwrap();
+        through_the_cuda_layer(&Libcuda::new(group).without(&names), version);
+    }
+}
+
+#[test]
+fn the_cuda_layer_conforms_with_each_older_driver() {
+    if on_cuda() {
+        return;
+    }
+    let (mut lacking, all) = (Vec::new(), functions());
+    for (group, version) in BEFORE {
+        lacking.extend(&all.iter().find(|(known, _)| *known == group).unwrap().1);
+        through_the_cuda_layer(&Libcuda::new(version).without(&lacking), version);
     }
 }

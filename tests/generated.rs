@@ -15,17 +15,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::driver::host::{Clock, HostDriver, HostOptions};
+use forebay::driver::host::{Clock, HostDriver, HostOptions, Usage};
 use forebay::driver::{Driver, Event};
 use forebay::error::Error;
 use forebay::pool::{Location, Options, Pool};
 use forebay::units::{Address, StreamHandle};
 
-use kit::driver::{HOME as DEVICE, LEGACY, sized};
+use kit::driver::{HOME as DEVICE, LEGACY, host, sized};
 use kit::memory::{block_bytes, mark, wrong_marks};
-use kit::pool::{PINNED, PoolOnHost};
-use kit::process::again;
+use kit::pool::PINNED;
+use kit::process::{again, role};
+use kit::programs::says;
 use kit::random::Random;
+use kit::standin::{self, Libcuda, Standin};
 
 const PAGE: u64 = 64 << 10;
 const CAPACITY: u64 = 24 << 20;
@@ -56,9 +58,102 @@ struct Graph {
     live: Vec<u64>,
 }
 
+/// The device that a program runs on, and what the program does to it that no driver has a call for.
+trait Device {
+    fn driver(&self) -> Arc<dyn Driver>;
+    /// Queues what stands for a kernel.
+    fn call(&self, stream: StreamHandle, work: Box<dyn FnOnce() + Send>);
+    fn step(&self, stream: StreamHandle) -> bool;
+    fn run_all(&self);
+    fn queued(&self, stream: StreamHandle) -> usize;
+    fn begin_capture(&self, stream: StreamHandle);
+    fn end_capture(&self, stream: StreamHandle);
+    /// How often a dead stream was used, and memory that was not mapped.
+    fn wrong_uses(&self) -> (u64, u64);
+    /// Whether all that was given out came back.
+    fn is_idle(&self) -> bool;
+}
+
+impl Device for Arc<HostDriver> {
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.clone()
+    }
+
+    fn call(&self, stream: StreamHandle, work: Box<dyn FnOnce() + Send>) {
+        self.host_call(DEVICE, stream, work).unwrap();
+    }
+
+    fn step(&self, stream: StreamHandle) -> bool {
+        HostDriver::step(self, DEVICE, stream).unwrap()
+    }
+
+    fn run_all(&self) {
+        HostDriver::run_all(self);
+    }
+
+    fn queued(&self, stream: StreamHandle) -> usize {
+        HostDriver::queued(self, DEVICE, stream).unwrap()
+    }
+
+    fn begin_capture(&self, stream: StreamHandle) {
+        HostDriver::begin_capture(self, DEVICE, stream).unwrap();
+    }
+
+    fn end_capture(&self, stream: StreamHandle) {
+        HostDriver::end_capture(self, DEVICE, stream).unwrap();
+    }
+
+    fn wrong_uses(&self) -> (u64, u64) {
+        (self.dead_stream_uses(), self.bad_accesses())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.usage() == Usage::default()
+    }
+}
+
+impl Device for Standin {
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.driver.clone()
+    }
+
+    fn call(&self, stream: StreamHandle, work: Box<dyn FnOnce() + Send>) {
+        self.host_call(stream, work);
+    }
+
+    fn step(&self, stream: StreamHandle) -> bool {
+        Standin::step(self, stream)
+    }
+
+    fn run_all(&self) {
+        Standin::run_all(self);
+    }
+
+    fn queued(&self, stream: StreamHandle) -> usize {
+        Standin::queued(self, stream)
+    }
+
+    fn begin_capture(&self, stream: StreamHandle) {
+        Standin::begin_capture(self, stream);
+    }
+
+    fn end_capture(&self, stream: StreamHandle) {
+        Standin::end_capture(self, stream);
+    }
+
+    fn wrong_uses(&self) -> (u64, u64) {
+        Standin::wrong_uses(self)
+    }
+
+    fn is_idle(&self) -> bool {
+        Standin::is_idle(self)
+    }
+}
+
 struct Program {
     random: Random,
-    driver: Arc<HostDriver>,
+    device: Arc<dyn Device>,
+    driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
     streams: Vec<(StreamHandle, Kind)>,
     blocks: BTreeMap<u64, Block>,
@@ -81,22 +176,40 @@ struct Shape {
     pinned: bool,
 }
 
-impl Program {
-    fn new(seed: u64, shape: Shape) -> Self {
-        let host = HostOptions {
+impl Shape {
+    fn on_host(self) -> Arc<HostDriver> {
+        host(HostOptions {
             granularity: PAGE,
             host_capacity: CAPACITY,
-            vmm: !shape.no_vmm,
-            stream_identity: !shape.no_identity,
-            device_events: !shape.no_device_events,
-            clock: if shape.immediate { Clock::Immediate } else { Clock::Manual },
+            vmm: !self.no_vmm,
+            stream_identity: !self.no_identity,
+            device_events: !self.no_device_events,
+            clock: if self.immediate { Clock::Immediate } else { Clock::Manual },
             ..sized(CAPACITY)
-        };
+        })
+    }
+
+    /// What the driver's version decides is the libcuda's that the process has.
+    fn on_standin(self) -> Standin {
+        Standin::new(&standin::Shape {
+            capacity: CAPACITY,
+            granularity: PAGE,
+            has_vmm: !self.no_vmm,
+            is_held_back: !self.immediate,
+        })
+        .unwrap()
+    }
+}
+
+impl Program {
+    fn new(seed: u64, shape: Shape, device: Arc<dyn Device>) -> Self {
         let location = if shape.pinned { PINNED } else { Location::Device };
         let options = Options { grow_first: shape.grow_first, location, ..Options::default() };
-        let PoolOnHost { driver, pool } = PoolOnHost::new(host, options);
+        let driver = device.driver();
+        let pool = Pool::with_driver(driver.clone(), options).unwrap();
         let mut program = Self {
             random: Random(seed),
+            device,
             driver,
             pool,
             streams: vec![(LEGACY, Kind::Default)],
@@ -129,7 +242,7 @@ impl Program {
     /// Queues work that writes `pattern` into every granule.
     fn write(&self, stream: StreamHandle, at: u64, bytes: u64, pattern: u64) {
         let work = move || mark(Address(at), bytes, GRANULE, pattern);
-        self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
+        self.device.call(stream, Box::new(work));
     }
 
     /// Queues work that checks it.
@@ -137,7 +250,7 @@ impl Program {
         let mismatches = Arc::clone(&self.mismatches);
         let work =
             move || _ = mismatches.fetch_add(wrong_marks(Address(at), bytes, GRANULE, pattern), Ordering::Relaxed);
-        self.driver.host_call(DEVICE, stream, Box::new(work)).unwrap();
+        self.device.call(stream, Box::new(work));
     }
 
     /// Orders `later` behind what `earlier` has now, as a program with two streams must.
@@ -269,7 +382,7 @@ impl Program {
         self.patterns += 1;
         let id = u128::from(self.patterns);
         self.pool.private_begin(0, id, Box::new(move |asked| asked == stream)).unwrap();
-        self.driver.begin_capture(DEVICE, stream).unwrap();
+        self.device.begin_capture(stream);
         self.graphs.push(Graph { id, owned: Vec::new(), live: Vec::new() });
         let index = self.graphs.len() - 1;
         for _ in 0..1 + self.random.below(8) {
@@ -290,7 +403,7 @@ impl Program {
                 self.pool.free(Address(at), stream).unwrap();
             }
         }
-        self.driver.end_capture(DEVICE, stream).unwrap();
+        self.device.end_capture(stream);
         self.pool.private_end(0, id).unwrap();
     }
 
@@ -334,7 +447,7 @@ impl Program {
             760..960 => {
                 let stream = self.stream();
                 for _ in 0..self.random.below(30) {
-                    self.driver.step(DEVICE, stream).unwrap();
+                    self.device.step(stream);
                 }
             }
             960..970 => self.destroy_stream(),
@@ -351,15 +464,15 @@ impl Program {
                 self.pool.set_limit(0, limit).unwrap();
             }
             _ => {
-                self.driver.run_all();
+                self.device.run_all();
             }
         }
         for index in 0..self.streams.len() {
             let stream = self.streams[index].0;
-            while self.driver.queued(DEVICE, stream).unwrap() > MOST_QUEUED {
+            while self.device.queued(stream) > MOST_QUEUED {
                 // A stream that waits for another gets on only when that one does.
-                if !self.driver.step(DEVICE, stream).unwrap() {
-                    self.driver.run_all();
+                if !self.device.step(stream) {
+                    self.device.run_all();
                 }
             }
         }
@@ -381,8 +494,7 @@ impl Program {
         let live: u64 = self.blocks.values().map(|block| block.bytes).sum();
         assert_eq!(stats.live, live + graphs, "live bytes");
         assert_eq!(self.mismatches.load(Ordering::Relaxed), 0, "memory was handed out before its last use was over");
-        assert_eq!(self.driver.dead_stream_uses(), 0, "a dead stream handle was used");
-        assert_eq!(self.driver.bad_accesses(), 0);
+        assert_eq!(self.device.wrong_uses(), (0, 0), "a dead stream handle was used, or memory that was not mapped");
     }
 
     fn finish(mut self) {
@@ -392,7 +504,7 @@ impl Program {
         while !self.graphs.is_empty() {
             self.release_graph();
         }
-        self.driver.run_all();
+        self.device.run_all();
         self.check();
         self.pool.set_limit(0, 0).unwrap();
         let stats = self.pool.stats(0).unwrap();
@@ -414,24 +526,14 @@ impl Program {
                 self.driver.stream_destroy(DEVICE, stream).unwrap();
             }
         }
-        let driver = self.driver.clone();
+        let device = Arc::clone(&self.device);
         drop(self);
-        let usage = driver.usage();
-        let left = (
-            usage.reservations,
-            usage.mappings,
-            usage.handles,
-            usage.bytes + usage.host_bytes,
-            usage.allocations + usage.host_allocations + usage.pools + usage.pool_allocations,
-            usage.events,
-            usage.streams,
-        );
-        assert_eq!(left, (0, 0, 0, 0, 0, 0, 0), "something is left");
+        assert!(device.is_idle(), "something is left");
     }
 }
 
-fn run(seed: u64, steps: u64, shape: Shape) {
-    let mut program = Program::new(seed, shape);
+fn run(seed: u64, steps: u64, shape: Shape, device: Arc<dyn Device>) {
+    let mut program = Program::new(seed, shape, device);
     for step in 0..steps {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             program.step();
@@ -450,7 +552,7 @@ fn steps() -> u64 {
 fn family(first_seed: u64, shares: u64, shape: Shape) {
     let programs = (steps() * shares / 16).div_ceil(2000);
     for seed in first_seed..first_seed + programs {
-        run(seed, 2000, shape);
+        run(seed, 2000, shape, Arc::new(shape.on_host()));
     }
 }
 
@@ -490,6 +592,46 @@ fn programs_on_pinned_memory() {
     family(60_000, 1, Shape { pinned: true, ..Shape::default() });
 }
 
+/// Programs of every shape in a process that has this libcuda.
+fn through_the_cuda_layer(libcuda: &Libcuda) {
+    says(libcuda.serve(&mut role("child_through_the_cuda_layer")), "1 passed");
+}
+
+#[test]
+fn programs_through_the_cuda_layer() {
+    through_the_cuda_layer(&Libcuda::new("programs"));
+}
+
+#[test]
+fn programs_through_the_cuda_layer_without_stream_identity() {
+    through_the_cuda_layer(&Libcuda::new("no-identity").without(&["cuStreamGetId"]));
+}
+
+#[test]
+fn programs_through_the_cuda_layer_without_device_events() {
+    through_the_cuda_layer(&Libcuda::new("no-device-events").without(&["cuCtxRecordEvent"]));
+}
+
+#[test]
+#[ignore = "its parents run it in a process of its own"]
+fn child_through_the_cuda_layer() {
+    let usual = Shape::default();
+    let shapes = [
+        usual,
+        Shape { grow_first: true, ..usual },
+        Shape { immediate: true, ..usual },
+        Shape { pinned: true, ..usual },
+        Shape { no_vmm: true, ..usual },
+        Shape { no_vmm: true, grow_first: true, immediate: true, ..usual },
+    ];
+    let programs = (steps() / 192).div_ceil(2000);
+    for (shape, first_seed) in shapes.into_iter().zip((100_000..).step_by(1000)) {
+        for seed in first_seed..first_seed + programs {
+            run(seed, 2000, shape, Arc::new(shape.on_standin()));
+        }
+    }
+}
+
 /// Set in the child process of the sabotage tests: which lie the driver tells.
 const SABOTAGE: &str = "FOREBAY_TEST_SABOTAGE";
 
@@ -497,10 +639,11 @@ const SABOTAGE: &str = "FOREBAY_TEST_SABOTAGE";
 fn sabotaged_child() {
     let Ok(lie) = std::env::var(SABOTAGE) else { return };
     for seed in 0..40 {
-        let mut program = Program::new(seed, Shape::default());
+        let driver = Shape::default().on_host();
+        let mut program = Program::new(seed, Shape::default(), Arc::new(driver.clone()));
         match lie.as_str() {
-            "waits" => program.driver.lie_ignore_waits(true),
-            _ => program.driver.lie_events_pass(true),
+            "waits" => driver.lie_ignore_waits(true),
+            _ => driver.lie_events_pass(true),
         }
         for _ in 0..2000 {
             // Uses on one stream only: what the program itself orders by waits would fail with the pool in order.
@@ -513,7 +656,7 @@ fn sabotaged_child() {
                 }
                 _ => {
                     let stream = program.stream();
-                    program.driver.step(DEVICE, stream).unwrap();
+                    program.device.step(stream);
                 }
             }
             program.check();

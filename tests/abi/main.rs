@@ -11,6 +11,7 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod cuda_layer;
 mod cupy;
 mod errors;
 mod limits;

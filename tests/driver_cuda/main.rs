@@ -2,8 +2,8 @@
 //!
 //! A C library with libcuda's symbols is compiled and put first in the search path of a child process, which
 //! runs one of the ignored tests of the modules. It notes the context and the capture mode of each call, and the
-//! arguments of many, answers any code it is told to, and can be built without the newer functions. Data and memory are not its business:
-//! `driver_conformance.rs` has those, on a GPU.
+//! arguments of many, answers any code it is told to, and can be built without the newer functions. Data, memory and order are
+//! the business of the libcuda in `tests/standin`, on which other tests run.
 
 #![expect(clippy::unwrap_used, reason = "in a test's helpers, too, a panic is the report")]
 

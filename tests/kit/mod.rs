@@ -11,6 +11,7 @@
 //! | `process` | this test program again, in a process of its own |
 //! | `programs` | programs in C and Python, against the built library |
 //! | `random` | numbers for generated programs; `src/` has them too |
+//! | `standin` | a libcuda on RAM, or one that lacks functions |
 //! | `streams` | reads that come late, and writes that come early |
 //!
 //! What one test program alone can use, since it knows the tests there, stays with it.
@@ -27,4 +28,5 @@ pub mod process;
 pub mod programs;
 pub mod random;
 pub mod resources;
+pub mod standin;
 pub mod streams;

@@ -14,6 +14,7 @@ mod kit;
 
 mod attributes;
 mod buffers;
+mod cuda_layer;
 mod cupy_pool;
 mod descriptors;
 mod device;
