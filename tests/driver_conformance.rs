@@ -115,6 +115,19 @@ fn the_cuda_layer_conforms() {
 }
 
 #[test]
+fn the_cuda_layer_conforms_on_devices_that_can_do_little() {
+    if on_cuda() {
+        return;
+    }
+    let libcuda = Libcuda::new("little");
+    // No virtual memory; no pools; no descriptors, RDMA, memory of the host or managed pools.
+    for denied in ["102=0", "115=0", "103=0,110=0,141=0,134=-1,119=0,142=0,144=0,89=0"] {
+        let mut child = again("cuda_conforms");
+        says(libcuda.serve(&mut child).env("STANDIN_ATTRIBUTES", denied), "1 passed");
+    }
+}
+
+#[test]
 fn the_cuda_layer_conforms_without_each_group_of_functions() {
     if on_cuda() {
         return;
