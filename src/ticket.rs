@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// 128 random bits that open one export. Secret: not shown, also not for debugging.
+/// 122 random bits that open one export. Secret: not shown, also not for debugging.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub Uuid);
 

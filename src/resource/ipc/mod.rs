@@ -18,7 +18,7 @@
 //!
 //! # The exchange
 //!
-//! A process that exports has one service: a listening `SOCK_SEQPACKET` socket at an abstract name of 128 random bits.
+//! A process that exports has one service: a listening `SOCK_SEQPACKET` socket at an abstract name of 122 random bits.
 //! One connection carries one request. Both sides compare the other's user with their own before the key is sent or
 //! read. Messages are those of `message`; file descriptors travel with `SCM_RIGHTS`, so neither side needs the right to
 //! trace the other. The importer requests the pieces in batches of at most 64, or of as many file descriptors as both
