@@ -7,6 +7,7 @@
 #   make check      what CI runs (.ci/run)
 #   make adapters   the adapters for PyTorch, for a wheel; `make test-adapters` runs each in its PyTorch (large downloads)
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
+#   make fuzz       generated input for FUZZ_SECONDS seconds for each target
 #   make abi-check  the C ABI beside that of the last tag, with abidiff
 #   make install    PREFIX=/usr/local DESTDIR=
 
@@ -42,7 +43,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python
 
-.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions install clean FORCE
+.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions fuzz install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -151,6 +152,14 @@ check:
 
 abi-check:
 	packaging/abi-check
+
+# Each target in turn, for so long. CI's are short; hours find more. A failure names a seed, which is tried again by
+# BOLERO_RANDOM_SEED=... FUZZ_SECONDS=1 make fuzz FUZZ_TARGETS=calls.
+FUZZ_SECONDS ?= 300
+FUZZ_TARGETS ?= calls exchange dlpack trace
+fuzz:
+	BOLERO_RANDOM_TEST_TIME_MS=$$(( $(FUZZ_SECONDS) * 1000 )) RUST_BACKTRACE=0 \
+	  $(CARGO) test -p forebay-fuzz $(FUZZ_TARGETS:%=--test %) --no-fail-fast -- --nocapture
 
 # ---- bench --------------------------------------------------------------------------------------------------------
 
