@@ -1,5 +1,6 @@
 //! Managed memory.
 
+use crate::kit::process::in_child;
 use crate::kit::resources::*;
 
 #[test]
@@ -72,4 +73,25 @@ fn the_current_pool_is_not_owned_and_a_closed_one_gives_nothing() {
     buffer.write_pattern(6);
     drop(own);
     buffer.holds_pattern(6, MIB);
+}
+
+#[test]
+fn copies_come_after_what_the_same_default_stream_was_given() {
+    let name = "managed::copies_come_after_what_the_same_default_stream_was_given";
+    in_child(name, &[("FOREBAY_HOST_DEVICES", "2"), ("FOREBAY_HOST_LATE", "100")], || {
+        if on_cuda() {
+            println!("skipped: CUDA has as many devices as there are");
+            return;
+        }
+        // The default stream is that of the resource's device, wherever the memory lies.
+        let resource = Resource::managed(|options| {
+            (options.preferred_location_type, options.preferred_location) = (ForebayLocation::Device as u32, 1);
+        })
+        .unwrap();
+        let buffer = resource.allocate(MIB, LEGACY).unwrap();
+        buffer.fill(0x5a, 1).unwrap();
+        let copy = buffer.copy().unwrap();
+        synchronize();
+        copy.holds(0x5a);
+    });
 }

@@ -75,7 +75,11 @@ impl Buffer {
     /// own.
     fn home_with(&self, other: &Self) -> Result<(&Arc<dyn Driver>, DeviceId)> {
         let (driver, context) = self.home()?;
-        let mine = self.facts.lock().reach.device;
-        Ok((driver, mine.or(other.facts.lock().reach.device).unwrap_or(context)))
+        // Not where the memory lies: managed memory may lie by preference on another device than its resource's.
+        let is_of_device = |buffer: &Self| buffer.facts.lock().reach.device.is_some();
+        if !is_of_device(self) && is_of_device(other) {
+            return Ok((driver, other.home()?.1));
+        }
+        Ok((driver, context))
     }
 }
