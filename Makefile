@@ -8,6 +8,7 @@
 #   make adapters   the adapters for PyTorch, for a wheel; `make test-adapters` runs each in its PyTorch (large downloads)
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
 #   make fuzz       generated input for FUZZ_SECONDS seconds for each target
+#   make deny       licences, duplicates and origins of the crates, with cargo-deny (deny.toml)
 #   make abi-check  the C ABI beside that of the last tag, with abidiff
 #   make install    PREFIX=/usr/local DESTDIR=
 
@@ -43,7 +44,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python
 
-.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions fuzz install clean FORCE
+.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions fuzz deny install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -160,6 +161,11 @@ FUZZ_TARGETS ?= calls exchange dlpack trace
 fuzz:
 	BOLERO_RANDOM_TEST_TIME_MS=$$(( $(FUZZ_SECONDS) * 1000 )) RUST_BACKTRACE=0 \
 	  $(CARGO) test -p forebay-fuzz $(FUZZ_TARGETS:%=--test %) --no-fail-fast -- --nocapture
+
+# Installed into target/tools where it is not there.
+deny:
+	@packaging/tool cargo-deny 0.20.2 || { echo "skipped: cargo-deny cannot be installed here"; exit 0; }; \
+	  target/tools/bin/cargo-deny --locked check bans licenses sources
 
 # ---- bench --------------------------------------------------------------------------------------------------------
 
