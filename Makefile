@@ -9,6 +9,8 @@
 #   make bench      time of the calls on the host driver; `make instructions` counts them, with valgrind and gungraun-runner
 #   make fuzz       generated input for FUZZ_SECONDS seconds for each target
 #   make deny       licences, duplicates and origins of the crates, with cargo-deny (deny.toml)
+#   make reproducible  the release library twice, in two folders: the same bytes?
+#   make sbom       what the library is made of, as CycloneDX, in target/sbom
 #   make abi-check  the C ABI beside that of the last tag, with abidiff
 #   make install    PREFIX=/usr/local DESTDIR=
 
@@ -44,7 +46,7 @@ ON_HOST     := FOREBAY_DRIVER=host
 # The Python package as it is in this checkout.
 PACKAGE     := PYTHONPATH=python
 
-.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions fuzz deny install clean FORCE
+.PHONY: all build adapters run run-host run-cuda test test-adapters lint check abi-check bench instructions fuzz deny reproducible sbom install clean FORCE
 all: build
 
 # ---- build --------------------------------------------------------------------------------------------------------
@@ -166,6 +168,12 @@ fuzz:
 deny:
 	@packaging/tool cargo-deny 0.20.2 || { echo "skipped: cargo-deny cannot be installed here"; exit 0; }; \
 	  target/tools/bin/cargo-deny --locked check bans licenses sources
+
+reproducible:
+	packaging/reproducible
+
+sbom:
+	packaging/sbom
 
 # ---- bench --------------------------------------------------------------------------------------------------------
 
