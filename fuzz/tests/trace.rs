@@ -19,15 +19,46 @@ enum Line {
     Bytes(Vec<u8>),
 }
 
+/// The IDs of a trace that makes sense: those that are live, and the next one.
+#[derive(Default)]
+struct Names {
+    live: Vec<u64>,
+    next: u64,
+}
+
+impl Names {
+    /// Mostly a new one.
+    fn allocate(&mut self, id: u8) -> u64 {
+        if id > 250 {
+            return u64::from(id % 8);
+        }
+        self.next += 1;
+        self.live.push(self.next);
+        self.next
+    }
+
+    /// Mostly a live one, which is seldom freed again.
+    fn free(&mut self, id: u8) -> u64 {
+        match self.live.len() {
+            0 => 0,
+            count if id > 240 => self.live[usize::from(id) % count],
+            count => self.live.swap_remove(usize::from(id) % count),
+        }
+    }
+}
+
 impl Line {
-    fn write(&self, file: &mut Vec<u8>) {
+    fn write(&self, file: &mut Vec<u8>, names: &mut Names) {
         let text = match *self {
-            Self::Allocate { id, bytes, stream } => format!("a,{},{bytes},{stream}", id % 8),
-            Self::Free { id, bytes, stream: Some(stream), .. } => format!("f,{},{bytes},{stream}", id % 8),
-            Self::Free { id, bytes, has_bytes: true, .. } => format!("f,{},{bytes},", id % 8),
-            Self::Free { id, .. } => format!(" f , {} \r", id % 8),
+            Self::Allocate { id, bytes, stream } => format!("a,{},{bytes},{stream}", names.allocate(id)),
+            Self::Free { .. } if names.live.is_empty() => return,
+            Self::Free { id, bytes, stream: Some(stream), .. } => format!("f,{},{bytes},{stream}", names.free(id)),
+            Self::Free { id, bytes, has_bytes: true, .. } => format!("f,{},{bytes},", names.free(id)),
+            Self::Free { id, .. } => format!(" f , {} \r", names.free(id)),
             Self::Comment(byte) => format!("# {byte}"),
-            Self::Bytes(ref bytes) => return file.extend(bytes),
+            // Seldom: hardly any is a line.
+            Self::Bytes(ref bytes) if bytes.len() > 30 => return file.extend(bytes),
+            Self::Bytes(_) => return,
         };
         file.extend(text.as_bytes());
         file.push(b'\n');
@@ -62,8 +93,8 @@ fn trace() {
     let (plain, packed) = (folder.join("trace.csv"), folder.join("trace.csv.gz"));
     let input = (produce::<bool>(), produce::<Vec<Line>>().with().len(0usize..40));
     bolero::check!(name = "trace").with_max_len(16 << 10).with_generator(input).for_each(|(is_cut, lines)| {
-        let mut text = Vec::new();
-        lines.iter().for_each(|line| line.write(&mut text));
+        let (mut text, mut names) = (Vec::new(), Names::default());
+        lines.iter().for_each(|line| line.write(&mut text, &mut names));
         std::fs::write(&plain, &text).unwrap();
         check(&plain);
         let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
