@@ -54,6 +54,12 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
             let step = next(&search.view);
             // Planning and counting free no memory.
             may_find = !matches!(step, Step::Plan { .. } | Step::CountOthers | Step::CheckIdle);
+            if matches!(step, Step::Reclaim(_) | Step::Fail(_)) {
+                made(begun);
+                if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.granules) {
+                    return Ok(start);
+                }
+            }
             match step {
                 Step::Search(further) => search.search_further(&mut guard, further),
                 Step::Plan { moving } => search.plan(&mut guard, moving),
@@ -62,10 +68,6 @@ pub(crate) fn slow_path(pool: &DevicePool, need: Need<'_>) -> Result<u64, Failur
                 Step::Transfer => search.transfer(&mut guard),
                 Step::CarryOut => search.carry_out(&mut guard).inspect_err(|_| made(begun))?,
                 Step::Reclaim(ways) => {
-                    made(begun);
-                    if let Some(start) = guard.memory.arena.take_anywhere(need.owner, need.granules) {
-                        return Ok(start);
-                    }
                     let end = now();
                     reclaimed += MutexGuard::unlocked(&mut guard, || reclaim(pool, ways, bytes));
                     begun = now();
