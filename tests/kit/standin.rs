@@ -11,7 +11,8 @@ use forebay::driver::{Choice, Driver, Result, open};
 use forebay::units::StreamHandle;
 use libloading::Library;
 
-use super::programs::{Folder, root, run};
+use super::abi::on_cuda;
+use super::programs::{Folder, root, run, says};
 
 /// The library, in `target/<profile>/examples`. `cargo test` builds it before any test runs; `cargo test --test abi`
 /// does not, so it is built here where it is missing.
@@ -25,6 +26,16 @@ fn library() -> PathBuf {
         run(Command::new(cargo).args(["build", "--example", "standin"]).args(release).current_dir(root()));
     }
     path
+}
+
+/// All tests of the calling test program again, through the CUDA layer: on a libcuda that runs on RAM, with work that is late.
+pub fn all_tests_again(name: &str) {
+    if on_cuda() {
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.arg("--test-threads=1").env("FOREBAY_HOST_LATE", "30");
+    says(Libcuda::new(name).serve(&mut child), "test result: ok");
 }
 
 /// A libcuda in a folder of its own, from which functions can be taken out.

@@ -74,8 +74,7 @@ class DeviceMemoryResource(SharedMemoryPool, WithPeers, kind=_core.RESOURCE_KIND
 
     @classmethod
     def from_pool(cls, device_id: DeviceLike, pool: Union[str, int] = "current") -> DeviceMemoryResource:
-        """A resource on a pool that exists: ``"current"``, ``"default"``, or a CUmemoryPool as an integer (document
-        003).
+        """A resource on a pool that exists: ``"current"``, ``"default"``, or a CUmemoryPool as an integer.
 
         The resource does not own it.
         """
